@@ -1,0 +1,56 @@
+"""``mlflow-resilience train``: train a recipe, under supervision."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mlflow_resilience import recipe
+from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise
+from mlflow_resilience.core.policy import Policy
+from mlflow_resilience.parameters import Parameters
+
+_DEFAULTS = Parameters().to_dict()
+
+
+def _parameter(name: str, text: str) -> Callable[[F], F]:
+    default = _DEFAULTS[name]
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return click.option(f"--{name.replace('_', '-')}", help=f"{text}  [default: {shown}]")
+
+
+@click.command(name="train")
+@click.argument("recipe", required=False)
+@_parameter("epochs", "How often to go through the data.")
+@_parameter("batch_size", "Records an optimiser step.")
+@_parameter("learning_rate", "The optimiser's.")
+@_parameter("seed", "Of all that is random.")
+@_parameter("resume", "auto, never, or the id of the run to go on from.")
+@_parameter("recover", "false: log a fault, and fail as plain Keras would.")
+@_parameter("max_attempts", "So many may fail.")
+@_parameter("checkpoint_every", "auto, or e.g. 50steps, 1epoch, 30s.")
+@_parameter("keep", "How many checkpoints.")
+@_parameter("fault", "Faults on purpose: KIND@STEP[xTIMES][,...].")
+@options
+def command(**given: Any) -> int:
+    """Train RECIPE: a Python file or a module with build_model(params) and load_data(params)."""
+    opts = Options.taken_from(given)
+    told = {name: text for name, text in given.items() if text is not None}
+    parameters = Parameters.from_text(told)
+    recipe.check(parameters.recipe)
+    return supervise(
+        [sys.executable, "-m", "mlflow_resilience.worker"],
+        opts,
+        Policy(recover=parameters.recover, max_attempts=parameters.max_attempts),
+        job={"kind_of_job": "recipe", "params": {**as_text(parameters), **told}, "config": parameters.to_dict()},
+        environ=package_path(),
+    )
+
+
+def as_text(parameters: Parameters) -> dict[str, str]:
+    """The parameters as MLproject has them."""
+    values = parameters.to_dict()
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}

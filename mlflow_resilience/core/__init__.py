@@ -1,0 +1,1 @@
+"""The judgment of the product: pure values and decisions, on the standard library alone."""

@@ -1,0 +1,122 @@
+"""The parameters of the main job: the same for MLproject, the command line and the worker, checked in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from mlflow_resilience import fault_plan
+from mlflow_resilience.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a job is started with. ``fault`` and ``checkpoint_every`` stay as written."""
+
+    recipe: str = "mlflow_resilience.recipes.digits"
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 0.002
+    seed: int = 0
+    resume: str = "auto"
+    recover: bool = True
+    max_attempts: int = 10
+    checkpoint_every: str = "auto"
+    keep: int = 3
+    fault: str = "none"
+
+    @classmethod
+    def from_text(cls, given: Mapping[str, str]) -> Self:
+        """From texts, as a command line has them; UsageError names the parameter and what it needs."""
+        unknown = set(given) - set(_READERS)
+        if unknown:
+            raise UsageError(f"unknown parameter {', '.join(sorted(unknown))}; known are {', '.join(_READERS)}")
+        return cls(**{name: _read(name, text) for name, text in given.items()})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_dict`; keys of a newer format are ignored."""
+        return cls(**{field.name: data[field.name] for field in dataclasses.fields(cls) if field.name in data})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return dataclasses.asdict(self)
+
+    def for_recipe(self) -> dict[str, Any]:
+        """What the functions of a recipe are called with."""
+        return {name: getattr(self, name) for name in ("epochs", "batch_size", "learning_rate", "seed")}
+
+
+def _read(name: str, text: str) -> Any:
+    reader, needed = _READERS[name]
+    try:
+        return reader(text.strip())
+    except UsageError:
+        raise
+    except ValueError:
+        raise UsageError(f"{name}={text}: {needed} is needed") from None
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not (0 < value < math.inf):
+        raise ValueError(text)
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _resume(text: str) -> str:
+    if not re.fullmatch(r"[\w-]+", text):
+        raise ValueError(text)
+    return text
+
+
+def _schedule(text: str) -> str:
+    from mlflow_resilience.core.schedule import Schedule
+
+    Schedule.parse(text)
+    return text
+
+
+def _faults(text: str) -> str:
+    return ",".join(map(str, fault_plan.parse(text))) or "none"
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text
+
+
+_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "recipe": (_name, "a Python file or a module"),
+    "epochs": (_at_least(1), "a whole number, 1 or more,"),
+    "batch_size": (_at_least(1), "a whole number, 1 or more,"),
+    "learning_rate": (_positive, "a number above 0"),
+    "seed": (_at_least(0), "a whole number, 0 or more,"),
+    "resume": (_resume, "auto, never or the id of a run"),
+    "recover": (_boolean, "true or false"),
+    "max_attempts": (_at_least(1), "a whole number, 1 or more,"),
+    "checkpoint_every": (_schedule, "auto, or e.g. 50steps, 1epoch or 30s,"),
+    "keep": (_at_least(1), "a whole number, 1 or more,"),
+    "fault": (_faults, "KIND@STEP[xTIMES][,...]"),
+}

@@ -1,0 +1,99 @@
+"""The lower part of the page as plain values: time, checkpoints, models, quarantine, events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mlflow_resilience import summary
+from mlflow_resilience.spool.record import JobRecord
+from mlflow_resilience.summary import clean, one_line
+
+#: Words for the parts of the time, in the order in which they are shown.
+TIMES = {
+    "productive": "training that counts",
+    "replayed": "steps done again",
+    "startup": "start of processes",
+    "restore": "restoring checkpoints",
+    "recovery": "recovering",
+    "backoff": "waiting before a retry",
+    "save_stall": "held up by saving",
+    "data_wait": "waiting for data",
+    "unaccounted": "between processes",
+}
+Row = dict[str, Any]
+
+
+def size(count: Any) -> str:
+    """``1.4 MB``."""
+    try:
+        value = float(count)
+    except (TypeError, ValueError):
+        return ""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000 or unit == "GB":
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return ""
+
+
+def times(record: JobRecord) -> list[Row]:
+    """Where the time went, with each part's share."""
+    parts = summary.time_parts(record)
+    total = sum(parts.values()) or 1.0
+    return [
+        {"key": key, "name": name, "seconds": parts[key], "share": 100 * parts[key] / total}
+        for key, name in TIMES.items()
+        if key in parts
+    ]
+
+
+def checkpoints(record: JobRecord) -> Row:
+    """The newest ten, and how many there were."""
+    newest = sorted(record.checkpoints, key=lambda each: each.get("step") or 0, reverse=True)
+    rows = [
+        {
+            "step": each.get("step"),
+            "epoch": each.get("epoch"),
+            "attempt": each.get("attempt"),
+            "bytes": each.get("bytes"),
+            "stall": each.get("stall_ms"),
+            "digest": one_line(each.get("digest") or "", 80),
+        }
+        for each in newest[:10]
+    ]
+    return {"rows": rows, "count": len(newest)}
+
+
+def models(record: JobRecord) -> list[Row]:
+    """Logged models that were not superseded, newest first."""
+    kept = [each for each in record.models if str(each.get("local_id")) not in record.superseded]
+    return [
+        {"name": one_line(each.get("name") or "", 60), "step": each.get("step"), "epoch": each.get("epoch")}
+        for each in reversed(kept[-10:])
+    ]
+
+
+def quarantined(record: JobRecord) -> Row:
+    """Records that were left out, one line each."""
+    lines = [
+        {"step": event.get("step"), "text": one_line(event.get("text") or "", 300), "data": _compact(event.get("data"))}
+        for event in summary.quarantined(record)
+    ]
+    return {"rows": lines[:30], "left_out": max(0, len(lines) - 30)}
+
+
+def events(record: JobRecord) -> list[Row]:
+    """The last of all other events, in order."""
+    others = [event for event in record.events if event.get("name") != "quarantine"]
+    return [
+        {"time": event.get("time"), "name": one_line(event.get("name") or "", 60), "step": event.get("step"),
+         "text": one_line(event.get("text") or _compact(event.get("data")), 300)}
+        for event in others[-50:]
+    ]  # fmt: skip
+
+
+def _compact(data: Any) -> str:
+    if not data:
+        return ""
+    return clean(json.dumps(data, ensure_ascii=False, default=str), 400)

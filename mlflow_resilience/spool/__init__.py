@@ -1,0 +1,1 @@
+"""The append-only journal on disk, and what it says; on the standard library alone."""

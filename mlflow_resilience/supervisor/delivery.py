@@ -1,0 +1,67 @@
+"""The sender: started, and started again when it dies; it outlives us if it must."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+from mlflow_resilience.spool.folder import JobFolder
+
+_LONGEST_PAUSE = 30.0
+
+
+class SenderKeeper:
+    """Keeps one sender process at a job while the job runs."""
+
+    def __init__(self, folder: JobFolder, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._folder, self._command, self._environ = folder, command, environ
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pause, self._not_before = 1.0, 0.0
+        self._job_has_ended = False
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def keep(self) -> None:
+        """Start it if it is not running; after a death not at once each time."""
+        if self.is_running() or self.has_delivered() or time.monotonic() < self._not_before:
+            return
+        self._not_before = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        self._start()
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def job_has_ended(self) -> None:
+        """From now on the sender ends by itself, once MLflow has everything."""
+        self._job_has_ended = True
+        if not self.is_running():
+            self._process = None  # it ended too early to know
+
+    def has_delivered(self) -> bool:
+        """Whether MLflow has everything."""
+        return self._job_has_ended and self._process is not None and self._process.poll() == 0
+
+    def refusal(self) -> str | None:
+        """Why the tracking store cannot be used at all, if it said so."""
+        state = self._folder.read_sender_state()
+        return str(state.get("message") or "the tracking store is invalid") if state.get("state") == "invalid" else None
+
+    def has_run(self) -> bool:
+        """Whether MLflow has answered: the job's run is known."""
+        return bool(self._folder.read_sender_state().get("run_id"))
+
+    def _start(self) -> None:
+        with self._folder.sender_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, os.fspath(self._folder.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._environ},
+                start_new_session=True,
+            )

@@ -1,0 +1,44 @@
+"""The journal as the supervisor follows it: the record of attempts, and how far training is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from mlflow_resilience.core.attempt import AttemptLog
+from mlflow_resilience.spool.codec import Entry, Reader
+from mlflow_resilience.spool.folder import JobFolder
+
+
+class Following:
+    """Reads what was appended since the last look. Points are not kept: a job may have millions."""
+
+    def __init__(self, folder: JobFolder, show: Callable[[Entry], None]) -> None:
+        self._reader = Reader(folder.journal)
+        self._show = show
+        self._own_pid = os.getpid()
+        self.log = AttemptLog()
+        self.step = 0
+        self.epoch = 0
+        self.recent_decision: Entry | None = None  # by the worker that runs, or ran last
+
+    def look(self) -> None:
+        """Take in all that is there now."""
+        for entry, _ in self._reader.poll():
+            if entry.get("pid") != self._own_pid:  # our own judge has taken in its entries already
+                self.log.add(entry)
+            self._note(entry)
+            self._show(entry)
+
+    def _note(self, entry: Entry) -> None:
+        kind = entry.get("kind")
+        if kind == "points":
+            self.step = max([self.step, *(int(point[1]) for point in entry.get("points") or ())])
+        elif kind in ("attempt", "rolled_back"):
+            self.step = int(entry.get("step") or 0)
+            self.epoch = int(entry.get("epoch") or self.epoch)
+        elif kind == "checkpoint":
+            self.step = max(self.step, int(entry.get("step") or 0))
+            self.epoch = int(entry.get("epoch") or self.epoch)
+        elif kind == "decision":
+            self.recent_decision = entry

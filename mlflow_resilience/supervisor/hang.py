@@ -1,0 +1,105 @@
+"""When silence is a hang: limits learned from this job's own times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Seconds of silence in each phase that never are a hang. A phase that is not listed is not watched.
+FLOORS: Mapping[str, float] = {
+    "start": 600.0,
+    "restore": 600.0,
+    "trace": 600.0,
+    "data": 60.0,
+    "step": 30.0,
+    "callback": 60.0,
+    "validation": 60.0,
+    "epoch_end": 120.0,
+    "checkpoint": 120.0,
+    "tracking": 120.0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """``factor`` times the longest silence seen in a phase is no hang, nor what is below the phase's floor. What is
+    done for the first time (tracing, compiling, filling buffers) has the floor ``first_seconds``."""
+
+    floors: Mapping[str, float] = field(default_factory=lambda: FLOORS)
+    factor: float = 20.0
+    first_seconds: float = 600.0
+    enabled: bool = True
+
+    def of(self, phase: str, longest: float | None) -> float | None:
+        """Seconds of silence that are a hang in this phase; None where none is. ``longest`` is the longest seen."""
+        floor = self.floors.get(phase)
+        if floor is None or not self.enabled:
+            return None
+        return max(floor, self.first_seconds) if longest is None else max(floor, self.factor * longest)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What the worker last said of itself."""
+
+    pid: int
+    phase: str
+    step: int
+    epoch: int | None = None
+
+
+def read_beat(path: Path) -> bytes:
+    """The heartbeat file's content; empty when there is none."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def parse_beat(raw: bytes) -> Beat | None:
+    """The heartbeat in it, or None when it is being rewritten just now."""
+    try:
+        data = json.loads(raw.strip(b"\0 \n"))
+        epoch = data.get("epoch")
+        return Beat(int(data["pid"]), str(data["phase"]), int(data["step"]), None if epoch is None else int(epoch))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+class HangWatch:
+    """Measures silence, phase by phase, over all workers of a job. Times are those of a monotonic clock."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._longest: dict[str, float] = {}
+        self._raw = b""
+        self._changed = 0.0
+        self._seen = 0.0
+        self.beat: Beat | None = None
+
+    def begin(self, raw: bytes, now: float) -> None:
+        """A new worker starts; ``raw`` is what an earlier one left in the file."""
+        self._raw, self._changed, self._seen, self.beat = raw, now, now, None
+
+    def see(self, raw: bytes, now: float) -> float | None:
+        """Take in the file's content; the seconds of silence when they are a hang."""
+        asleep = now - self._seen
+        self._seen = now
+        if asleep > 5.0:  # we were not running ourselves (a suspended machine, a stopped session)
+            self._changed += asleep
+        if raw != self._raw:
+            self._learn(now)
+            self._raw, self._changed = raw, now
+            self.beat = parse_beat(raw) or self.beat
+        if self.beat is None:
+            return None
+        silent = now - self._changed
+        limit = self._limits.of(self.beat.phase, self._longest.get(self.beat.phase))
+        return silent if limit is not None and silent > limit else None
+
+    def _learn(self, now: float) -> None:
+        if self.beat is not None:
+            phase = self.beat.phase
+            self._longest[phase] = max(self._longest.get(phase, 0.0), now - self._changed)

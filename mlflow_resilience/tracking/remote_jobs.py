@@ -1,0 +1,141 @@
+"""Earlier jobs that only MLflow knows, and their checkpoints among its LoggedModels."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mlflow.artifacts import download_artifacts
+from mlflow.entities import LoggedModel, LoggedModelStatus, Run
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from mlflow_resilience.spool.atomic import sync_folder
+from mlflow_resilience.spool.curve import Point
+from mlflow_resilience.spool.process import host, is_alive
+from mlflow_resilience.tracking import heartbeat
+from mlflow_resilience.tracking.candidates import Candidate, Question, flag, number
+from mlflow_resilience.tracking.compose import EXTRA, STATE_FOLDER
+from mlflow_resilience.tracking.local_jobs import KEY_TAG
+from mlflow_resilience.tracking.runs import LOCAL_ID, MISSING
+
+NOT_CURVES = ("memory/", "resilience/", "system/")
+
+
+def matching(client: MlflowClient, experiment_id: str, question: Question) -> Iterator[Candidate]:
+    """The experiment's jobs that ``auto`` may go on with, newest first."""
+    text = f"tags.`{KEY_TAG}` = '{question.resume_key}'"
+    for run in client.search_runs([experiment_id], text, order_by=["attributes.start_time DESC"], max_results=200):
+        found = candidate(run)
+        if found.run_id != question.own_run and found.matches(question):
+            yield found
+
+
+def named(client: MlflowClient, name: str) -> Candidate | None:
+    """The run with this id (of an attempt: its job's), or None."""
+    try:
+        run = client.get_run(name)
+        if parent := run.data.tags.get("mlflow.parentRunId"):
+            run = client.get_run(parent)
+    except MlflowException as error:
+        if error.error_code in MISSING:
+            return None
+        raise
+    return candidate(run) if run.info.lifecycle_stage == "active" else None
+
+
+def candidate(run: Run) -> Candidate:
+    """The run as a candidate, as yet without its checkpoint."""
+    return of_tags(run.info.run_id, run.data.tags, run.data.params)
+
+
+def of_tags(run_id: str, tags: dict[str, str], params: dict[str, Any]) -> Candidate:
+    """The same from what a run holds (or held before we wrote to it)."""
+    return Candidate(
+        job_id=tags.get(LOCAL_ID),
+        run_id=run_id,
+        resume_key=tags.get(KEY_TAG, ""),
+        outcome=tags.get("resilience.outcome", ""),
+        alive=is_living(tags),
+        epochs=number(params.get("epochs")),
+        recover=flag(params.get("recover", "true")),
+        fault=str(params.get("fault") or ""),
+        host=tags.get("resilience.host", ""),
+        pid=int(number(tags.get("resilience.pid"))) or None,
+        source=(None, tags.get("resilience.resumed_from_run")),
+        params=dict(params),
+        lineage={
+            key.removeprefix("resilience.lineage_"): number(value)
+            for key, value in tags.items()
+            if key.startswith("resilience.lineage_")
+        },
+    )
+
+
+def is_living(tags: dict[str, str]) -> bool:
+    """Whether the job still runs: certain on this host, by its heartbeat on another."""
+    if tags.get("resilience.outcome") != "running":
+        return False
+    if tags.get("resilience.host") == host():
+        ticks = number(tags.get("resilience.pid_start_ticks"))
+        return is_alive(int(number(tags.get("resilience.pid"))), int(ticks) or None)
+    return not heartbeat.is_stale(tags.get(heartbeat.TAG))
+
+
+def with_checkpoint(client: MlflowClient, experiment_id: str, found: Candidate) -> Candidate:
+    """With the newest READY checkpoint that the run logged, by step."""
+    best: LoggedModel | None = None
+    token = None
+    while True:
+        page = client.search_logged_models(
+            [experiment_id], f"source_run_id = '{found.run_id}'", max_results=50, page_token=token
+        )
+        for model in page:
+            if model.status == LoggedModelStatus.READY and model.name == "checkpoint" and _newer(model, best):
+                best = model
+        token = page.token
+        if not token:
+            break
+    return found if best is None else replace(found, step=step_of(best), model_id=best.model_id)
+
+
+def _newer(model: LoggedModel, other: LoggedModel | None) -> bool:
+    return other is None or (step_of(model), model.creation_timestamp) > (step_of(other), other.creation_timestamp)
+
+
+def step_of(model: LoggedModel) -> int:
+    """The global step of a checkpoint model."""
+    return int(number(model.tags.get("resilience.step")))
+
+
+def curve(client: MlflowClient, run_id: str, step: int) -> list[Point]:
+    """The run's curve up to the step."""
+    points: list[Point] = []
+    for key in client.get_run(run_id).data.metrics:
+        if not key.startswith(NOT_CURVES):
+            history = client.get_metric_history(run_id, key)
+            points += [(key, each.step, each.value, each.timestamp) for each in history if each.step <= step]
+    return sorted(points, key=lambda point: (point[3], point[1]))
+
+
+def download(model_id: str, step: int, target: Path) -> Path:
+    """Fetch the training state into ``target``, a folder of checkpoints; whole or not at all."""
+    target.mkdir(parents=True, exist_ok=True)
+    final = target / f"step-{step:010d}"
+    temporary = target / f".fetching-{step}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        fetched = Path(
+            download_artifacts(artifact_uri=f"models:/{model_id}/{EXTRA}/{STATE_FOLDER}", dst_path=str(temporary))
+        )
+        inner = sorted(fetched.glob("step-*"))
+        shutil.rmtree(final, ignore_errors=True)
+        (inner[-1] if inner else fetched).rename(final)
+        sync_folder(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target

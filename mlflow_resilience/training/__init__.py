@@ -1,0 +1,1 @@
+"""All that knows Keras: training state, checkpoints, the data position, the step, micro-batches."""

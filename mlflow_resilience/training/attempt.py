@@ -1,0 +1,257 @@
+"""One attempt: Keras's `fit` once through, from where the training state says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import keras
+
+from mlflow_resilience.core.attempt import Settings
+from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.fault import Phase, Position
+from mlflow_resilience.errors import Divergence
+from mlflow_resilience.training import batches, boundary, callback_state, randomness, state
+from mlflow_resilience.training.batches import DataPosition, Feed
+from mlflow_resilience.training.boundary import Boundary
+from mlflow_resilience.training.callbacks import Closing, Opening
+from mlflow_resilience.training.packing import pack, unpack
+from mlflow_resilience.training.state import TrainingState
+from mlflow_resilience.training.step import Step
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What one attempt is to do: the fit as the user asked for it, and where it starts."""
+
+    model: keras.Model
+    arguments: dict[str, Any]  # of `fit`, less data, callbacks, epochs
+    training: dict[str, Any]  # arguments of Keras's data adapter for the training data
+    validation: dict[str, Any] | None
+    callbacks: list[keras.callbacks.Callback]
+    history: keras.callbacks.History
+    epochs: int
+    initial_epoch: int
+    origin: dict[str, Any]  # random state when `fit` was first called
+    first_step: int  # global steps done before this fit (an earlier fit of the same job)
+    resume: TrainingState | None = None
+
+
+class Watch:
+    """What an attempt tells the world, and asks it: implemented by the trainer."""
+
+    def entered(self, phase: Phase, position: Position) -> None: ...
+    def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision: ...
+    def in_force(self, decision: Decision) -> Settings: ...
+    def before(self, step: int, batch: Any) -> Any:
+        return batch
+    def stepped(self, position: Position, logs: dict[str, float]) -> None: ...
+    def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None: ...
+    def boundary(self, attempt: Attempt, *, epoch_end: bool) -> None: ...
+
+
+class Attempt:
+    """Runs `fit` under our train function and callbacks, and can tell the training state at each boundary."""
+
+    def __init__(self, plan: Plan, settings: Settings, watch: Watch, fit: Callable[..., Any]) -> None:
+        self.plan, self.settings, self.watch = plan, settings, watch
+        self._fit = fit
+        self.model = plan.model
+        self.position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
+        self.logs: dict[str, float] = {}
+        self.phase: Phase = "start"
+        self._meta = plan.resume.meta if plan.resume is not None else None
+        self._origin = self._meta["origin"] if self._meta is not None else plan.origin
+        data = self._meta["data"] if self._meta is not None else {}
+        self.feed = _feed(plan.training, True, data.get("training"), plan.resume)
+        self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume) if plan.validation else None
+        self.boundary: Boundary
+        self._held: dict[str, Any] | None = None  # the snapshot that validation may be left with
+        self._held_validation: DataPosition | None = None
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> keras.callbacks.History:
+        """Train to the end. Whatever is raised in training comes out as it is."""
+        plan, meta = self.plan, self._meta
+        batches.install()
+        randomness.restore(self._origin)
+        arguments = dict(plan.arguments)
+        if self.validation is not None:
+            arguments["validation_data"] = (self.validation, None, None)
+        if meta is not None:
+            callback_state.before_begin(self._all_callbacks(), meta["callbacks"])
+        initial_epoch = plan.initial_epoch if meta is None else meta["position"]["epoch"]
+        if meta is not None and self._stopped(meta):
+            initial_epoch = plan.epochs
+        self.boundary = Boundary(self.model)
+        boundary.hold_updates(self.model, self.boundary)
+        self.model.train_function = None  # one traced by an earlier fit knows nothing of this boundary
+        try:
+            callbacks = [Opening(self), *self._all_callbacks(), Closing(self)]
+            self._fit(x=self.feed, epochs=plan.epochs, initial_epoch=initial_epoch, callbacks=callbacks, **arguments)
+        finally:
+            boundary.release_updates(self.model)
+            self.model.train_function = None
+        return plan.history
+
+    def _all_callbacks(self) -> list[keras.callbacks.Callback]:
+        return [*self.plan.callbacks, self.plan.history]
+
+    def begin(self) -> None:
+        """Keras is about to train: put our step in its place."""
+        self.model.train_function = Step(self.model, self, self.model.train_function)
+        self.enter("start")
+        meta = self._meta
+        if meta is not None and (self._stopped(meta) or meta["position"]["epoch"] >= self.plan.epochs):
+            self.restore()  # nothing is left to do but the end
+
+    def _stopped(self, meta: dict[str, Any]) -> bool:
+        """Whether a callback had ended training before this state was taken; in mid-epoch, its end is still to come."""
+        return meta["stop_training"] and meta["position"]["step"] == 0
+
+    # -- where training stands: called by the step and the callbacks -------------------------------------------------
+
+    def enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.watch.entered(phase, self.position)
+
+    def next_step(self) -> int:
+        return self.position.global_step + 1
+
+    def advance(self) -> None:
+        """One more batch is done."""
+        position = self.position
+        self.position = replace(position, global_step=position.global_step + 1, step=position.step + 1)
+
+    def recalled(self) -> dict[str, float]:
+        """The results of the last step before the resume: Keras's loop is shown them again, in place of doing it."""
+        assert self._meta is not None
+        return dict(self._meta["logs"])
+
+    def before(self, step: int, batch: Any) -> Any:
+        return self.watch.before(step, batch)
+
+    def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
+        return self.watch.judge(error, phase, batch_size=batch_size, in_place=in_place)
+
+    def in_force(self, decision: Decision) -> None:
+        self.settings = self.watch.in_force(decision)
+
+    def epoch_begun(self, epoch: int) -> None:
+        if self.position.epoch != epoch:
+            self.position = replace(self.position, epoch=epoch, step=0)
+        self.enter("data")
+
+    def step_ended(self, logs: dict[str, Any]) -> None:
+        self.logs = {name: float(value) for name, value in logs.items()}
+        self.phase = "callback"
+        self._refuse_divergence()
+        self.watch.stepped(self.position, self.logs)
+        self.watch.boundary(self, epoch_end=False)
+
+    def validation_begun(self) -> None:
+        self._held = state.snapshot(self.model)
+        if self.validation is not None:
+            self._held_validation = dataclasses.replace(self.validation.position, step=0)
+        self.enter("validation")
+
+    def validation_step_ended(self) -> None:
+        self.enter("validation")
+        self.watch.boundary(self, epoch_end=False)
+
+    def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
+        self._held = None
+        self.enter("epoch_end")
+        floats = {name: float(value) for name, value in logs.items() if _is_number(value)}
+        self.watch.epoch_ended(epoch, self.position, floats)
+        self.position = replace(self.position, epoch=epoch + 1, step=0)
+        self.feed.position.step = 0
+        self.watch.boundary(self, epoch_end=True)
+
+    def _refuse_divergence(self) -> None:
+        for name, value in self.logs.items():
+            if name == "loss" and not math.isfinite(value):
+                raise Divergence(f"the loss is {value} after step {self.position.global_step}")
+
+    # -- the training state ------------------------------------------------------------------------------------------
+
+    def capture(self) -> TrainingState:
+        """The training state at the last boundary. Costs a snapshot; anything else is small."""
+        arrays: dict[str, Any] = {}
+        tensors = dict(self._held) if self._held is not None else state.snapshot(self.model)
+        meta = {
+            "position": dataclasses.asdict(self.position),
+            "data": {
+                "training": _describe(self.feed.position, arrays, "data/training"),
+                "validation": self._validation_data(arrays),
+            },
+            "origin": self._origin,
+            "random": randomness.capture(),
+            "callbacks": callback_state.capture(self._all_callbacks(), arrays),
+            "logs": self.logs,
+            "stop_training": bool(self.model.stop_training),
+            "settings": self.settings.to_dict(),
+            "first_step": self.plan.first_step,
+        }
+        return TrainingState(tensors={**tensors, **arrays}, meta=meta)
+
+    def _validation_data(self, arrays: dict[str, Any]) -> Any:
+        if self.validation is None:
+            return None
+        position = dataclasses.replace(self.validation.position, step=0)
+        held = self._held_validation if self._held is not None else None
+        return _describe(held or position, arrays, "data/validation")
+
+    def restore_at(self, place: Literal["epoch", "step"]) -> bool:
+        """Restore the state that this attempt starts from, if this is the place for it. True when it was done."""
+        if self._meta is None:
+            return False
+        mid_epoch = self._meta["position"]["step"] > 0
+        if place == "epoch" and mid_epoch:
+            state.restore(self.model, self.plan.resume.tensors)  # what their callbacks see meanwhile is right already
+            return False
+        self.restore()
+        return True
+
+    def restore(self) -> None:
+        """Put model, optimiser, metrics, callbacks and random state back as they were."""
+        resume, meta = self.plan.resume, self._meta
+        assert resume is not None and meta is not None
+        # Between epochs Keras has reset the metrics already, and that is right.
+        groups = state.GROUPS if meta["position"]["step"] > 0 else ("model", "optimizer")
+        state.restore(self.model, resume.tensors, groups)
+        callback_state.restore(self._all_callbacks(), meta["callbacks"], resume.tensors)
+        self.position = Position(**meta["position"])
+        self.logs = meta["logs"]
+        self.model.stop_training = meta["stop_training"]
+        python_data = self.feed.is_python and meta["position"]["step"] > 0
+        randomness.restore(meta["random"], only=("tensorflow", "keras") if python_data else ALL_RANDOM)
+        self.boundary.passed()
+        self._meta = None
+        self.plan.resume = None
+
+
+ALL_RANDOM = ("python", "numpy", "tensorflow", "keras")
+
+
+def _feed(arguments: dict[str, Any], training: bool, stored: Any, resume: TrainingState | None) -> Feed:
+    start = None
+    if stored is not None and resume is not None:
+        start = DataPosition(**unpack(stored, resume.tensors))
+    return Feed(arguments, training=training, start=start)
+
+
+def _describe(position: DataPosition, arrays: dict[str, Any], name: str) -> Any:
+    return pack(dict(vars(position)), arrays, name)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

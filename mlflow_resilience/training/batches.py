@@ -1,0 +1,233 @@
+"""Which batch comes next: the data position, kept, stored and found again.
+
+A position in the data is a count: how many iterators were made of the pipeline (each draws the shuffle's next seed), and
+how many batches were taken from the newest one. It is found again by making as many iterators on a pipeline that is new,
+and taking as many batches. The training itself stays Keras's: `Feed` is a data adapter, which `fit` accepts in place of
+the data, and `PositionedEpochIterator` is Keras's epoch iterator able to begin in the middle of an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from mlflow_resilience.training import pristine, randomness
+from mlflow_resilience.training.py_dataset import changed_attributes, fingerprints
+
+
+@dataclass(kw_only=True)
+class DataPosition:
+    """Where a pipeline is. ``num_batches`` and ``steps_seen`` are Keras's own counts, which outlive an epoch."""
+
+    iterators: int = 0  # made so far, the current one included
+    taken: int = 0  # batches taken from the current iterator
+    step: int = 0  # steps done in the current epoch
+    num_batches: int | None = None  # learned where the cardinality is unknown
+    steps_seen: int = 0
+    exhausted: bool = False  # the epoch's last batch has been taken
+    random: dict[str, Any] | None = None  # Python's and NumPy's state when the current iterator was made
+    attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began
+
+
+class Cursor:
+    """A live iterator and the count of what was taken from it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.iterator = iter(dataset)
+
+    @property
+    def element_spec(self) -> Any:
+        return self.iterator.element_spec
+
+    def next(self) -> Any:
+        return self.iterator.get_next()
+
+
+class Feed(DataAdapter):
+    """The data of a `fit` or of its validation, positioned.
+
+    ``arguments`` are those of Keras's `get_data_adapter`. The real adapter is made when Keras would make it, since
+    making it draws random numbers. With ``start`` the first epoch begins there.
+    """
+
+    def __init__(self, arguments: dict[str, Any], *, training: bool, start: DataPosition | None = None) -> None:
+        self.arguments = arguments
+        self.training = training
+        self.start = start
+        self.position = DataPosition()
+        self.recall = False  # the next step was done before the resume: its results are to be recalled, not repeated
+        self._adapter: DataAdapter | None = None
+        self._fresh = True
+        self._fingerprints: dict[str, str] = {}
+
+    @property
+    def adapter(self) -> DataAdapter:
+        if self._adapter is None:
+            self._adapter = data_adapters.get_data_adapter(**self.arguments)
+            if self.py_dataset is not None:
+                self._fingerprints = fingerprints(self.py_dataset)
+        return self._adapter
+
+    def get_tf_dataset(self) -> Any:
+        return self.adapter.get_tf_dataset()
+
+    @property
+    def num_batches(self) -> int | None:
+        return self.adapter.num_batches
+
+    @property
+    def batch_size(self) -> int | None:
+        return self.adapter.batch_size
+
+    @property
+    def has_partial_batch(self) -> bool:
+        return self.adapter.has_partial_batch
+
+    @property
+    def partial_batch_size(self) -> int | None:
+        return self.adapter.partial_batch_size
+
+    @property
+    def py_dataset(self) -> keras.utils.PyDataset | None:
+        """The user's PyDataset, where the data is one."""
+        found = getattr(self._adapter, "py_dataset", None)
+        return found if isinstance(found, keras.utils.PyDataset) else None
+
+    @property
+    def is_python(self) -> bool:
+        """Whether Python code makes the batches, and so draws from Python's and NumPy's random state."""
+        return self.py_dataset is not None or isinstance(
+            self._adapter, data_adapters.generator_data_adapter.GeneratorDataAdapter
+        )
+
+    def on_epoch_begin(self) -> None:
+        if self.start is not None and self.py_dataset is not None and self.start.random is not None:
+            randomness.restore(self.start.random, only=("python", "numpy"))
+            for name, value in self.start.attributes.items():
+                setattr(self.py_dataset, name, value)
+        self.position.random = randomness.capture() if self.is_python else None
+        if self.py_dataset is not None:
+            self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
+        self.adapter.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        # Keras calls this once before training: the position of a resume is not to be disturbed by it.
+        if self._fresh and self.start is not None and self.py_dataset is not None:
+            self._fresh = False
+            return
+        self._fresh = False
+        self.adapter.on_epoch_end()
+
+    def open(self, dataset: Any) -> Cursor:
+        """A new iterator on ``dataset``."""
+        self.position.iterators += 1
+        self.position.taken = 0
+        self.position.exhausted = False
+        return Cursor(dataset)
+
+    def find(self, dataset: Any, start: DataPosition) -> Cursor | None:
+        """The iterator that was current at ``start``, as far on as it was then."""
+        for _ in range(start.iterators - 1):
+            iter(dataset)
+        self.position.iterators = max(start.iterators - 1, 0)
+        if not start.iterators:
+            return None
+        cursor = self.open(dataset)
+        for _ in range(start.taken):
+            cursor.next()
+        self.position.taken = start.taken
+        self.position.exhausted = start.exhausted
+        return cursor
+
+
+class PositionedEpochIterator(keras_trainer.TFEpochIterator):
+    """Keras's epoch iterator, able to begin in the middle of an epoch. Without a `Feed` it is the original."""
+
+    def reset(self) -> None:
+        super().reset()
+        feed = self.data_adapter
+        if isinstance(feed, Feed) and feed.start is not None:
+            self._num_batches = feed.start.num_batches
+            self._steps_seen = feed.start.steps_seen
+
+    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
+        if not isinstance(self.data_adapter, Feed):
+            yield from super()._enumerate_iterator()
+            return
+        feed = self.data_adapter
+        feed.on_epoch_begin()
+        start = feed.start or DataPosition()
+        if feed.start is not None:
+            self._current_iterator = feed.find(self._distributed_dataset, start)
+            feed.recall = start.step > 0
+            feed.start = None
+        stride = self.steps_per_execution
+        bound = self.steps_per_epoch or self._num_batches or -1
+        if bound <= 0:
+            yield from self._unbounded(feed, start.step, stride)
+        else:
+            yield from self._bounded(feed, start.step, bound, stride)
+        feed.on_epoch_end()
+
+    # The two loops follow Keras's own to the letter, but for their first step and for counting: which iterators are
+    # made, and when, decides the shuffle's seeds.
+    def _bounded(self, feed: Feed, first: int, bound: int, stride: int) -> Iterator[tuple[int, int, Any]]:
+        if self._current_iterator is None or (self.steps_per_epoch is None and first == 0):
+            self._current_iterator = feed.open(self._distributed_dataset)
+            self._steps_seen = 0
+        if first:
+            yield self._step(feed, first - stride, stride, self._current_iterator)  # already done: see `recall`
+        for step in range(first, bound, stride):
+            if self._num_batches and self._steps_seen >= self._num_batches:
+                if self.steps_per_epoch:
+                    self._interrupted_warning()
+                break
+            self._steps_seen += stride
+            yield self._step(feed, step, stride, self._current_iterator)
+        if self._num_batches and self._steps_seen >= self._num_batches:
+            self._current_iterator = feed.open(self._distributed_dataset)
+            self._steps_seen = 0
+
+    def _unbounded(self, feed: Feed, first: int, stride: int) -> Iterator[tuple[int, int, Any]]:
+        cursor = self._current_iterator if first else None
+        if cursor is None:
+            cursor = feed.open(self._distributed_dataset)
+        step = max(first - stride, 0)  # the last step of a resume is already done: see `recall`
+        while True:
+            self._steps_seen = step + stride
+            yield self._step(feed, step, stride, cursor)
+            step += stride
+
+    def _step(self, feed: Feed, step: int, stride: int, cursor: Any) -> tuple[int, int, Any]:
+        feed.position.step = step + stride
+        feed.position.num_batches = self._num_batches
+        feed.position.steps_seen = self._steps_seen
+        if not feed.training:
+            feed.position.taken += stride
+        if feed.training:
+            return step, step + stride - 1, cursor
+        return step, step + stride - 1, cursor.iterator if isinstance(cursor, Cursor) else cursor
+
+
+def install() -> None:
+    """Let `fit` use the positioned iterator. It acts as Keras's own for every call that was not given a `Feed`."""
+    keras_trainer.TFEpochIterator = PositionedEpochIterator
+
+
+def renewed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same data arguments with a pipeline from which nothing has been read.
+
+    Arrays need nothing: Keras makes their pipeline anew in each `fit`. Raises pristine.NotCopyable.
+    """
+    data = arguments["x"]
+    if not isinstance(data, tf.data.Dataset):
+        return arguments
+    return {**arguments, "x": pristine.from_graph(pristine.graph_of(data), data.element_spec)}

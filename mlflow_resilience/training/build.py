@@ -1,0 +1,63 @@
+"""Make model, optimiser and metrics whole before training, without reading data or drawing a random number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from mlflow_resilience.training import randomness, state
+
+
+def build(model: keras.Model, element_spec: Any) -> bool:
+    """Create all variables that the first step would create, from the data's specs alone.
+
+    The variables get the values that they would have got. False where the model does not allow it (its first step
+    then creates them, and there is nothing to go back to before it).
+    """
+    with randomness.untouched():
+        if not (model.built and _metrics_built(model)) and element_spec is not None:
+            try:
+                model._symbolic_build(data_batch=tf.nest.map_structure(_blank, element_spec))
+            except Exception:
+                return _is_whole(model)
+        for optimizer in state.optimizers(model):
+            if model.built and not optimizer.built and optimizer is model.optimizer:
+                optimizer.build(model.trainable_variables)
+    return _is_whole(model)
+
+
+def element_spec(arguments: dict[str, Any]) -> Any:
+    """The specs of a batch, from the arguments of `fit`'s data; None where only reading would tell."""
+    x, y, weight = arguments["x"], arguments.get("y"), arguments.get("sample_weight")
+    if isinstance(x, tf.data.Dataset):
+        return x.element_spec
+    try:
+        columns = [value for value in (x, y, weight) if value is not None]
+        return tuple(tf.nest.map_structure(_batch_spec, column) for column in columns)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _batch_spec(value: Any) -> tf.TensorSpec:
+    dtype = tf.as_dtype(value.dtype)
+    if dtype == tf.float64:
+        dtype = tf.as_dtype(keras.config.floatx())
+    return tf.TensorSpec((None, *value.shape[1:]), dtype)
+
+
+def _blank(spec: tf.TensorSpec) -> Any:
+    shape = [1 if dimension is None else dimension for dimension in spec.shape]
+    return np.zeros(shape, dtype=spec.dtype.as_numpy_dtype)
+
+
+def _metrics_built(model: keras.Model) -> bool:
+    compiled = getattr(model, "_compile_metrics", None)
+    loss = getattr(model, "_compile_loss", None)
+    return (compiled is None or compiled.built) and (loss is None or loss.built)
+
+
+def _is_whole(model: keras.Model) -> bool:
+    return bool(model.built) and _metrics_built(model) and all(o.built for o in state.optimizers(model))

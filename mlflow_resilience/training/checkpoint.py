@@ -1,0 +1,148 @@
+"""A training state as a folder on disk: whole or not at all, and checked on reading.
+
+A checkpoint is written under a temporary name, every file synchronised, renamed into place, and its parent folder
+synchronised; ``state.json`` carries a digest of every tensor and is the completeness marker: it is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from mlflow_resilience.core.fault import Position
+from mlflow_resilience.errors import CheckpointError
+from mlflow_resilience.spool.atomic import sync_folder
+from mlflow_resilience.training.state import TrainingState
+
+FORMAT = 1
+_TENSORS, _STATE = "state.safetensors", "state.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A whole checkpoint on disk. ``digest`` is that of the model's and the optimiser's tensors."""
+
+    path: Path
+    position: Position
+    digest: str
+    bytes: int
+
+
+def digest_of(arrays: dict[str, np.ndarray]) -> str:
+    """One digest over the model and optimiser tensors: equal exactly when every bit of them is."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        if name.startswith(("model/", "optimizer/")):
+            total.update(_digest(arrays[name]).encode())
+    return total.hexdigest()
+
+
+def write(folder: Path, state: TrainingState) -> Checkpoint:
+    """Write ``state`` below ``folder``. Raises OSError; nothing remains under a final name then."""
+    arrays = {name: np.ascontiguousarray(value) for name, value in state.arrays().items()}
+    position = Position(**state.meta["position"])
+    final = folder / f"step-{position.global_step:010d}"
+    temporary = folder / f".writing-{final.name}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        size = _write_files(temporary, arrays, state.meta)
+        shutil.rmtree(final, ignore_errors=True)  # a replay writes the same step again
+        os.replace(temporary, final)
+        sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return Checkpoint(path=final, position=position, digest=digest_of(arrays), bytes=size)
+
+
+def read(path: Path) -> TrainingState:
+    """Read a checkpoint and check every tensor. Raises CheckpointError when anything is missing or damaged."""
+    meta = _read_meta(path)
+    try:
+        arrays = safetensors.numpy.load((path / _TENSORS).read_bytes())
+    except Exception as error:
+        raise CheckpointError(f"{path / _TENSORS} cannot be read ({error})") from error
+    for name, wanted in meta["digests"].items():
+        if name not in arrays or _digest(arrays[name]) != wanted:
+            raise CheckpointError(f"{path}: tensor {name} is damaged or missing")
+    for name, dtype in meta["dtypes"].items():
+        arrays[name] = arrays[name].view(np.dtype(dtype))
+    return TrainingState(tensors=arrays, meta=meta["state"])
+
+
+def newest_intact(folder: Path) -> tuple[Path, TrainingState] | None:
+    """The newest checkpoint that reads whole, ordered by step. Damaged ones are set aside, under a name that says so."""
+    for path in reversed(complete(folder)):
+        try:
+            return path, read(path)
+        except CheckpointError:
+            set_aside(path)
+    return None
+
+
+def complete(folder: Path) -> list[Path]:
+    """The checkpoints below ``folder`` that carry their completeness marker, oldest step first."""
+    return sorted(path for path in folder.glob("step-*") if (path / _STATE).is_file())
+
+
+def set_aside(path: Path) -> Path:
+    """Keep a damaged checkpoint for inspection, out of the way of every later resume."""
+    target = path.with_name(f"damaged-{path.name}")
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(path, target)
+    sync_folder(path.parent)
+    return target
+
+
+def position_of(path: Path) -> Position:
+    """The position that a checkpoint's name and marker give. Raises CheckpointError when it is damaged."""
+    return Position(**_read_meta(path)["state"]["position"])
+
+
+def _write_files(folder: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> int:
+    # safetensors knows no bfloat16 of NumPy's: such arrays travel as bytes of the same width.
+    plain = {name: value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
+             for name, value in arrays.items()}
+    size = _write(folder / _TENSORS, safetensors.numpy.save(plain))
+    document = {
+        "format": FORMAT,
+        "digests": {name: _digest(value) for name, value in plain.items()},
+        "dtypes": {name: str(value.dtype) for name, value in arrays.items() if value.dtype.isbuiltin != 1},
+        "state": meta,
+    }
+    size += _write(folder / _STATE, json.dumps(document).encode())
+    sync_folder(folder)
+    return size
+
+
+def _write(path: Path, data: bytes) -> int:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return len(data)
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((path / _STATE).read_bytes())
+        if meta["format"] > FORMAT:
+            raise CheckpointError(f"{path} has format {meta['format']}; this version reads up to {FORMAT}")
+        return meta
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path / _STATE} cannot be read ({error})") from error
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()

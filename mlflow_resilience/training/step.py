@@ -1,0 +1,169 @@
+"""One training step under recovery: take the batch, train it, and on a fault do what was decided."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.backend.tensorflow.trainer import reduce_per_replica
+
+from mlflow_resilience.core.attempt import Settings
+from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.fault import Phase
+from mlflow_resilience.training.batches import Cursor, Feed
+from mlflow_resilience.training.boundary import Boundary
+from mlflow_resilience.training.microbatch import in_pieces
+
+
+class Surroundings(Protocol):
+    """What a step needs from the attempt that it belongs to."""
+
+    settings: Settings
+    boundary: Boundary
+    feed: Feed
+
+    def enter(self, phase: Phase) -> None:
+        """Training is now in ``phase``."""
+
+    def next_step(self) -> int:
+        """The number of the global step about to be done, from 1."""
+
+    def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
+        """What is to be done about ``error``, recorded."""
+
+    def in_force(self, decision: Decision) -> None:
+        """A decision was carried out in place: its settings hold from now on."""
+
+    def advance(self) -> None:
+        """One more batch is done."""
+
+    def recalled(self) -> Any:
+        """The results of the last step before a resume."""
+
+    def before(self, step: int, batch: Any) -> Any:
+        """The batch to train at ``step``; faults on purpose happen here."""
+
+
+class Step:
+    """Stands in for Keras's train function within `fit`.
+
+    The batch is taken outside of the graph, so that it is still there when training it fails, and waiting for data is
+    told apart from computing. The computation is Keras's own, with its element spec, so its bits are Keras's own.
+    """
+
+    def __init__(self, model: keras.Model, around: Surroundings, plain: Callable[[Any], Any]) -> None:
+        self._model = model
+        self._around = around
+        self._plain = plain
+        self._compiled: dict[int, Any] = {}
+        self.data_seconds = 0.0
+
+    def __call__(self, cursor: Cursor) -> Any:
+        if self._around.feed.recall:
+            self._around.feed.recall = False
+            return self._around.recalled()
+        logs: Any = None
+        for _ in range(self._model.steps_per_execution):
+            try:
+                batch = self._guarded("data", lambda: self._take(cursor), None)
+            except StopIteration:
+                if logs is not None:
+                    return logs
+                return self._run_out(cursor)
+            logs = self._train(cursor, batch, logs)
+        return logs
+
+    def _train(self, cursor: Cursor, batch: Any, logs: Any) -> Any:
+        around = self._around
+        step = around.next_step()
+        if step in around.settings.skipped_batches:
+            around.advance()
+            return logs if logs is not None else self._model.get_metrics_result()
+        size = records(batch)
+        phase: Phase = "step" if self._compiled else "trace"
+        logs = self._guarded(phase, lambda: self._compute(cursor, around.before(step, batch), size), size)
+        around.advance()
+        return logs
+
+    def _take(self, cursor: Cursor) -> Any:
+        started = time.perf_counter()
+        try:
+            batch = cursor.next()
+        except tf.errors.OutOfRangeError:
+            self._around.feed.position.exhausted = True
+            raise StopIteration from None
+        finally:
+            self.data_seconds += time.perf_counter() - started
+        self._around.feed.position.taken += 1
+        return batch
+
+    def _run_out(self, cursor: Cursor) -> Any:
+        # Keras's own step, run on an iterator that is at its end, still counts an optimiser step and draws seeds.
+        # Plain `fit` does that where the cardinality is unknown, and so must we to end with the same bits.
+        if self._around.feed.num_batches is None and self._model.steps_per_execution == 1:
+            self._plain(cursor.iterator)
+            self._around.boundary.passed()
+        raise StopIteration
+
+    def _guarded(self, phase: Phase, operation: Callable[[], Any], size: int | None) -> Any:
+        """Run ``operation``; repeat it as long as that is what is decided about its fault."""
+        around = self._around
+        while True:
+            error: Exception | None = None
+            try:
+                around.enter(phase)
+                return operation()
+            except StopIteration:
+                raise
+            except Exception as caught:
+                error = caught
+            # Outside of the handler: a live traceback keeps the failed step's tensors in memory.
+            whole = around.boundary.restore()
+            decision = around.judge(error, phase, batch_size=size, in_place=whole)
+            if decision.resumption != "in_place":
+                raise error
+            del error
+            time.sleep(decision.delay)
+            around.in_force(decision)
+
+    def _compute(self, cursor: Cursor, batch: Any, size: int | None) -> Any:
+        pieces = min(self._around.settings.accumulation, size or 1)
+        if pieces not in self._compiled:
+            self._compiled[pieces] = self._compile(pieces, cursor.element_spec)
+        logs, after = self._compiled[pieces](batch)
+        self._around.boundary.passed(after)
+        return logs
+
+    def _compile(self, pieces: int, element_spec: Any) -> Callable[[Any], Any]:
+        model, boundary = self._model, self._around.boundary
+        strategy = model.distribute_strategy
+        train_step = in_pieces(model, pieces)
+
+        @tf.autograph.experimental.do_not_convert
+        def one_step(data: Any) -> Any:
+            outputs = strategy.run(train_step, args=(data,))
+            return reduce_per_replica(outputs, strategy, reduction="auto")
+
+        if model.run_eagerly:
+            return lambda data: (model._autoconvert_optionals(one_step)(data), None)
+        inner = tf.function(one_step, reduce_retracing=True, jit_compile=model.jit_compile)
+        inner = model._autoconvert_optionals(inner)
+
+        @tf.autograph.experimental.do_not_convert
+        def with_boundary(data: Any) -> Any:
+            return inner(data), boundary.read()
+
+        return tf.function(with_boundary, input_signature=(element_spec,))
+
+
+def records(batch: Any) -> int | None:
+    """How many records a batch has, by its first tensor's first dimension."""
+    for tensor in tf.nest.flatten(batch):
+        shape = getattr(tensor, "shape", None)
+        if shape is not None and len(shape) > 0:
+            return int(np.shape(tensor)[0]) if not isinstance(tensor, tf.RaggedTensor) else int(tensor.nrows())
+    return None

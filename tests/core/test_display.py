@@ -1,0 +1,84 @@
+"""What the terminal is told, in words; and that a slow one holds nobody up."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import Any
+
+from mlflow_resilience.display.narrator import Narrator
+from mlflow_resilience.display.screen import PlainScreen
+from mlflow_resilience.display.view import WAITING_CHARACTERS, TerminalView
+
+
+def points(step: int, **metrics: float) -> dict[str, Any]:
+    return {"kind": "points", "attempt": 1, "points": [[key, step, value, 0] for key, value in metrics.items()]}
+
+
+FIT = {"kind": "event", "name": "fit", "data": {"epochs": 10, "steps_per_epoch": 45}}
+
+
+def test_an_epoch_is_one_line_and_a_batch_none() -> None:
+    narrator = Narrator()
+    narrator.lines(FIT)
+    assert narrator.lines(points(44, **{"batch/loss": 0.3})) == []
+    assert narrator.lines(points(45, loss=0.25, val_accuracy=0.97654)) == [
+        "epoch 1/10, step 45: loss 0.25, val_accuracy 0.9765"
+    ]
+    assert (narrator.progress.step, narrator.progress.total, narrator.progress.where) == (45, 450, "epoch 2/10")
+
+
+def test_without_knowing_the_epochs_length_the_step_is_told() -> None:
+    assert Narrator().lines(points(45, loss=0.25)) == ["step 45: loss 0.25"]
+
+
+def test_a_fault_is_one_line_and_a_stop_has_its_hint() -> None:
+    narrator = Narrator()
+    assert narrator.lines({"kind": "fault", "hint": "make it smaller"}) == []
+    going_on = {"kind": "decision", "attempt": 1, "verdict": "continue", "text": "oom: split, because first"}
+    assert narrator.lines(going_on) == ["attempt 1: oom: split, because first"]
+    assert narrator.lines({**going_on, "verdict": "stop"})[-1] == "hint: make it smaller"
+
+
+def test_the_next_attempt_tells_its_settings() -> None:
+    settings = {"accumulation": 2, "learning_rate_scale": 0.5, "skipped_batches": [7]}
+    assert Narrator().lines({"kind": "attempt", "attempt": 2, "step": 45, "settings": settings}) == [
+        "attempt 2 goes on from step 45 (2 pieces a batch; learning rate x 0.5; without the batch of step 7)"
+    ]
+    assert Narrator().lines({"kind": "attempt", "attempt": 1, "step": 0, "settings": {}}) == []
+
+
+def test_entries_of_other_kinds_say_nothing() -> None:
+    assert Narrator().lines({"kind": "gauges", "points": []}) == []
+    assert Narrator().lines({}) == []
+
+
+def test_a_terminal_that_takes_nothing_holds_nobody_up_and_the_rest_is_counted() -> None:
+    gate = threading.Event()
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            gate.wait()
+            return super().write(text)
+
+    stream = Slow()
+    view = TerminalView(PlainScreen(stream))
+    line = "x" * 99 + "\n"
+    for _ in range(2 * WAITING_CHARACTERS // len(line)):
+        view.output(line)
+    view.say("ours is never left out")
+    gate.set()
+    view.close()
+    shown = stream.getvalue()
+    assert "ours is never left out" in shown
+    assert "lines of output left out here" in shown
+    assert len(shown) < 1.2 * WAITING_CHARACTERS
+
+
+def test_a_terminal_that_has_gone_is_no_reason_to_end() -> None:
+    stream = io.StringIO()
+    view = TerminalView(PlainScreen(stream))
+    stream.close()
+    view.output("lost\n")
+    view.say("lost too")
+    view.close()

@@ -1,0 +1,189 @@
+"""The page of a job: complete, small, self-contained, and nothing from the record gets out of its place."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlflow_resilience.report import render
+from mlflow_resilience.spool.record import JobRecord
+
+_spec = importlib.util.spec_from_file_location("example_job", Path(__file__).with_name("example_job.py"))
+assert _spec and _spec.loader
+example = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(example)
+
+
+class Page(HTMLParser):
+    """What a browser would make of the page, as far as the tests ask."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._hidden = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._hidden = tag if tag in ("style", "script") else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = ""
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def assert_harmless(text: str) -> Page:
+    page = Page(text)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "img", "iframe", "object", "embed", "form", "base", "a", "foreignobject", "image"}
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "action")]
+        assert (attributes.get("href") or attributes.get("xlink:href") or "#")[:1] in ("#", "d")
+    assert not re.search(r"(?:@import|url\((?!#))", text)
+    return page
+
+
+def test_it_answers_the_three_questions() -> None:
+    """What went wrong, what was done, is the result still good: all in the upper part of the page."""
+    page = assert_harmless(render(example.record()))
+    upper = page.text[: page.text.index("Attempts")]
+    for words in (
+        "Recovered: finished in 5 attempts after 5 faults",
+        "device_oom at step 118 ResourceExhaustedError: Out of memory while trying to allocate 6.52GiB.",
+        "train each batch in 2 pieces (device_oom)",
+        "Recovery changed the result: learning rate halved from step 150; 1 record left out from step 34.",
+        "42%",
+        "90 lost",
+    ):
+        assert words in upper
+
+
+def test_it_holds_all_parts() -> None:
+    page = Page(render(example.record()))
+    headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", render(example.record()))
+    assert headings == [
+        "What went wrong?",
+        "What was done?",
+        "Is the result still good?",
+        "Attempts",
+        "Training curves",
+        "Memory",
+        "Faults",
+        "Where the time went",
+        "Result and lineage",
+        "Tracebacks",
+        "Details",
+    ]
+    for words in (
+        "accumulation: 1 → 2",
+        "jit memory is lost",
+        "40 steps, 10 s",
+        "2,650 MB",
+        "training that counts 41 s 41.8 %",
+        "4 written",
+        "0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+        "/data/猫/0034.jpg",
+        "hint: batch of 64 needs about 6.5 GiB at once; 32 would fit",
+        "(the same 3 times)",
+        "batch_size 64",
+    ):
+        assert words in page.text
+
+
+def test_it_is_small_quick_and_well_formed() -> None:
+    text = render(example.record())
+    assert len(text.encode()) < 400_000
+    page = Page(text)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert sum(tag == "h1" for tag, _ in page.tags) == 1
+    assert all(attributes.get("aria-label") for tag, attributes in page.tags if tag == "svg")
+    labelled = {attributes["aria-labelledby"] for tag, attributes in page.tags if "aria-labelledby" in attributes}
+    assert labelled <= set(ids)
+
+
+@pytest.mark.parametrize("text", example.HOSTILE, ids=range(len(example.HOSTILE)))
+def test_nothing_of_the_record_is_markup(text: str) -> None:
+    """A hostile text in every place of the record changes no tag of the page."""
+    page = assert_harmless(render(example.poisoned(text)))
+    if len(text) < 1000:  # a text that is cut can differ from itself in another place
+        assert structure(page) == structure(Page(render(example.poisoned("harmless"))))
+    assert "49" not in page.text or "{{" not in text
+    assert "\x1b" not in page.text and "\x00" not in page.text
+
+
+def structure(page: Page) -> list[str]:
+    """The tags that are ours, without those of the drawing."""
+    return [tag for tag, _ in page.tags if tag not in ("path", "g", "use", "text", "tspan", "defs", "rect")]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [],
+        [{"kind": "job", "time": 1.0}],
+        [{"kind": "fault"}],
+        [{"kind": "fault", "fault": {"position": None, "chain": None}, "memory": None}, {"kind": "decision"}],
+        [{"kind": "attempt", "attempt": 1}, {"kind": "job_ended", "outcome": "failed"}],
+        [{"kind": "checkpoint"}, {"kind": "event"}, {"kind": "semantic_change"}, {"kind": "unheard_of", "x": 1}],
+    ],
+    ids=["nothing", "begun", "bare fault", "empty fields", "failed at once", "bare entries"],
+)
+def test_a_record_with_hardly_anything_renders(entries: list[dict[str, Any]]) -> None:
+    record = JobRecord()
+    for entry in entries:
+        record.add(entry)
+    assert "Is the result still good?" in assert_harmless(render(record)).text
+
+
+def test_a_job_that_went_through_very_much_stays_small_and_quick() -> None:
+    """1,000 attempts, 3,000 faults handled in place, long tracebacks that all differ, 10,000 points."""
+    record = example.record()
+    for number in range(6, 1006):
+        record.add(example.attempt(number, 200, 100 + number))
+        for entry in example.fault(
+            number,
+            number,
+            210,
+            "transient_io",
+            100 + number,
+            message="<" * 2000,
+            traceback=f"{number}" + "<&>" * 20_000,
+        ):
+            record.add(entry)
+        record.add(example.ended(number, 210, 101 + number))
+    for number in range(3000):
+        for entry in example.fault(2000 + number, 5, 199, "bad_data", 90, in_place=True):
+            record.add(entry)
+    for entry in example.points(1005, 200, 10_200):
+        record.add(entry)
+    began = time.process_time()
+    text = render(record)
+    assert time.process_time() - began < 15
+    assert len(text.encode()) < 1_000_000
+    page = assert_harmless(text)
+    assert "3000 times" in page.text
+    assert "attempts are left out here" in page.text
+    assert "it is in the run's artifacts" in page.text
+
+
+def test_a_running_job_says_as_of_when() -> None:
+    record = JobRecord()
+    for entry in example.entries()[:30]:
+        record.add(entry)
+    text = Page(render(record)).text
+    assert "Still running" in text and "as of 2027-01-15" in text

@@ -1,0 +1,257 @@
+"""The supervisor over fake workers that do the worst: real processes and signals, no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlflow_resilience.spool.process import is_alive
+from tests.core.supervised import eventually, supervised
+
+
+def test_a_worker_that_finishes_ends_the_job_clean(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "begin(); print('hello'); end()") as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"], result["delivered"]) == ("clean", 0, True)
+    (ended,) = job.entries("job_ended")
+    assert (ended["outcome"], ended["exit_code"]) == ("clean", 0)
+    assert [entry["role"] for entry in job.entries("owner")] == ["supervisor"]
+    assert "hello" in job.shown()
+    assert result["left"] == []
+
+
+def test_after_a_kill_the_next_worker_goes_on(tmp_path: Path) -> None:
+    worker = """
+begin(); reach(5 * attempt)
+if attempt == 1: os.kill(os.getpid(), signal.SIGKILL)
+end("FINISHED", 10)
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("recovered", 0)
+    (fault,) = job.entries("fault")
+    assert (fault["attempt"], fault["failure_class"]) == (1, "process_death")
+    assert (fault["fault"]["exception"], fault["fault"]["signal"]) == ("SIGKILL", 9)
+    assert fault["fault"]["position"]["global_step"] == 5
+    (decision,) = job.entries("decision")
+    assert (decision["verdict"], decision["resumption"], decision["basis"]) == ("continue", "new_process", "first")
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["FAILED", "FINISHED"]
+
+
+def test_a_death_is_detected_at_once(tmp_path: Path) -> None:
+    worker = """
+begin()
+if attempt == 1: park()
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        job.marked("parked")
+        (attempt,) = job.entries("attempt")
+        import time
+
+        killed = time.time()
+        os.kill(attempt["pid"], signal.SIGKILL)
+        assert job.end()["exit_code"] == 0
+    (fault,) = job.entries("fault")
+    assert fault["time"] - killed < 0.3
+
+
+def test_the_workers_own_decision_for_a_new_process_is_followed(tmp_path: Path) -> None:
+    worker = """
+begin()
+if attempt == 1:
+    decide("continue", resumption="new_process", delay=0.1, basis="first"); end("FAILED"); sys.exit(76)
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        assert job.end()["outcome"] == "recovered"
+    assert len(job.entries("fault")) == 1, "the worker's fault is not judged again"
+    assert [entry["attempt"] for entry in job.entries("attempt")] == [1, 2]
+
+
+def test_the_workers_own_stop_is_followed(tmp_path: Path) -> None:
+    worker = 'begin(); decide("stop", basis="stop_class", resumption=None); end("FAILED"); sys.exit(1)'
+    with supervised(tmp_path / "home", worker) as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"], result["text"]) == ("failed", 1, "as the worker said")
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(75, "preempted"), (2, "failed")])
+def test_exit_codes_that_speak_for_themselves(tmp_path: Path, code: int, outcome: str) -> None:
+    with supervised(tmp_path / "home", f"sys.exit({code})") as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == (outcome, code)
+    assert job.entries("fault") == []
+
+
+def test_a_crash_loop_stops_after_three_deaths_without_progress(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "os.abort()") as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("failed", 1)
+    assert [fault["fault"]["exception"] for fault in job.entries("fault")] == ["SIGABRT"] * 3
+    assert "got no further" in result["text"]
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["FAILED"] * 3
+
+
+def test_progress_between_deaths_counts(tmp_path: Path) -> None:
+    worker = """
+begin(attempt); reach(attempt)
+if attempt < 6: os.kill(os.getpid(), signal.SIGKILL)
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        assert job.end()["exit_code"] == 0
+    assert len(job.entries("fault")) == 5
+
+
+def test_the_ceiling_holds_whatever_the_progress(tmp_path: Path) -> None:
+    worker = "begin(attempt); reach(attempt); os.kill(os.getpid(), signal.SIGKILL)"
+    with supervised(tmp_path / "home", worker, max_attempts=4) as job:
+        assert job.end()["exit_code"] == 1
+    assert len(job.entries("fault")) == 4
+
+
+def test_a_script_that_raises_is_judged_by_its_traceback(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "raise NameError('layer')") as job:
+        result = job.end()
+    assert result["exit_code"] == 1
+    (fault,) = job.entries("fault")
+    assert (fault["fault"]["exception"], fault["failure_class"]) == ("NameError", "programming_error")
+    assert fault["fault"]["traceback"].startswith("Traceback")
+
+
+def test_what_cannot_be_started_is_wrong_usage(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "", command=["/no/such/program"]) as job:
+        result = job.end()
+    assert result["exit_code"] == 2
+    assert "/no/such/program: it cannot be started" in result["text"]
+
+
+def test_a_flood_of_output_neither_blocks_nor_fills_the_disk(tmp_path: Path) -> None:
+    worker = """
+begin()
+for _ in range(400): os.write(1, (b"x" * 99 + b"\\n") * 500)
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        assert job.end()["exit_code"] == 0
+    kept = sum(path.stat().st_size for path in job.folder.path.glob("worker.log*"))
+    assert kept < 10 << 20
+
+
+def test_a_double_fork_leaves_nothing_behind(tmp_path: Path) -> None:
+    worker = """
+begin()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (folder.path / "daemon").write_text(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+while not (folder.path / "daemon").exists(): time.sleep(0.01)
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        result = job.end()
+    assert result["exit_code"] == 0
+    assert result["left"] == []
+    assert not is_alive(int(job.marked("daemon").read_text()))
+
+
+def test_a_worker_that_is_killed_takes_its_group_with_it(tmp_path: Path) -> None:
+    worker = """
+begin()
+if attempt == 1:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (folder.path / "child").write_text(str(child.pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+end()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        assert job.end()["exit_code"] == 0
+    assert not is_alive(int(job.marked("child").read_text()))
+
+
+def test_a_sender_that_dies_is_started_again(tmp_path: Path) -> None:
+    sender = """
+import sys, time, pathlib
+mark = pathlib.Path(sys.argv[1]) / "sender-was-here"
+if not mark.exists(): mark.touch(); sys.exit(1)
+from mlflow_resilience.spool.journal import read
+(pathlib.Path(sys.argv[1]) / "second-sender").touch()
+while not any(entry["kind"] == "job_ended" for entry, _ in read(sys.argv[1] + "/journal")): time.sleep(0.05)
+"""
+    worker = """
+begin()
+while not (folder.path / "second-sender").exists(): time.sleep(0.01)
+end()
+"""
+    with supervised(tmp_path / "home", worker, sender=sender) as job:
+        result = job.end()
+    assert (result["exit_code"], result["delivered"]) == (0, True)
+
+
+def test_a_sender_that_cannot_deliver_is_waited_for_only_so_long(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "end()", sender="import time; time.sleep(600)", sender_wait=0.3) as job:
+        result = job.end()
+        (sender,) = result["left"]
+        os.kill(sender, signal.SIGKILL)
+    assert (result["exit_code"], result["delivered"]) == (0, False)
+
+
+INVALID = """
+import json, pathlib, sys, time
+from mlflow_resilience.spool import atomic
+path = pathlib.Path(sys.argv[1]) / "sender.json"
+atomic.write_json(path, {"state": "invalid", "message": "no such store"})
+"""
+
+
+def test_a_store_that_cannot_be_opened_stops_the_worker(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "park()", sender=INVALID) as job:
+        result = job.end()
+    assert (result["outcome"], result["exit_code"], result["text"]) == ("failed", 2, "no such store")
+    assert job.entries("fault") == []
+
+
+def test_required_tracking_that_does_not_answer_ends_the_job_before_training(tmp_path: Path) -> None:
+    sender = "import time; time.sleep(600)"
+    with supervised(tmp_path / "home", "begin()", sender=sender, require_tracking=True, sender_wait=0.1) as job:
+        result = job.end()
+        os.kill(result["left"][0], signal.SIGKILL)
+    assert result["exit_code"] == 1
+    assert job.entries("attempt") == []
+
+
+def test_a_command_that_knows_nothing_of_attempts_is_one_each_start(tmp_path: Path) -> None:
+    worker = """
+mark = folder.path / "mark"
+if not mark.exists(): mark.touch(); os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with supervised(tmp_path / "home", worker, opens_attempts=True) as job:
+        assert job.end()["outcome"] == "recovered"
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["FAILED", "FINISHED"]
+
+
+def test_noise_stays_off_the_terminal_but_in_the_log(tmp_path: Path) -> None:
+    noise = "2026-01-01 10:00:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
+    with supervised(tmp_path / "home", f"print({noise!r}); print('mine')") as job:
+        job.end()
+    assert job.shown().startswith("mine")
+    assert "oneDNN" in job.folder.worker_log.read_text()
+
+
+def test_memory_and_start_up(tmp_path: Path) -> None:
+    """The supervisor is small and quick: under 60 MB, its worker started within half a second."""
+    with supervised(tmp_path / "home", "begin(); park()") as job:
+        job.marked("parked")
+        status: dict[str, Any] = dict(
+            line.split(":", 1) for line in Path(f"/proc/{job.process.pid}/status").read_text().splitlines()
+        )
+        assert int(status["VmHWM"].split()[0]) < 60 << 10
+        assert eventually(lambda: True)

@@ -1,0 +1,191 @@
+"""Requests to stop, hangs and the death of the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from mlflow_resilience.spool.process import is_alive
+from tests.core.supervised import eventually, supervised
+
+SAVES = """
+def save(*_):
+    checkpoint(3); end("KILLED", 3); sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+begin(); park()
+"""
+IGNORES = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+begin(); park()
+"""
+
+
+def test_a_request_to_stop_is_passed_on_once_and_the_job_ends_preempted(tmp_path: Path) -> None:
+    worker = """
+def save(*_):
+    with open(folder.path / "signals", "a") as file: file.write("x")
+    time.sleep(0.3); end("KILLED", 3); sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+begin(); park()
+"""
+    with supervised(tmp_path / "home", worker) as job:
+        job.marked("parked")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(job.process.pid, number)
+        result = job.end()
+    assert (result["outcome"], result["exit_code"], result["left"]) == ("preempted", 75, [])
+    assert (job.folder.path / "signals").read_text() == "x"
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+    assert job.entries("fault") == []
+
+
+def test_a_worker_that_ignores_the_request_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", IGNORES, grace=0.5) as job:
+        job.marked("parked")
+        os.kill(job.process.pid, signal.SIGTERM)
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("preempted", 75)
+    assert [event["name"] for event in job.entries("event")] == ["grace_exceeded"]
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+
+
+def test_a_second_request_ends_at_once(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", IGNORES, grace=600.0) as job:
+        job.marked("parked")
+        os.kill(job.process.pid, signal.SIGTERM)
+        eventually(lambda: "asked to stop" in job.shown() or None)
+        time.sleep(2.1)  # what comes sooner is the same request
+        os.kill(job.process.pid, signal.SIGTERM)
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("preempted", 75)
+
+
+def test_a_signal_to_the_worker_alone_is_a_preemption_too(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", "begin(); park()") as job:
+        job.marked("parked")
+        os.kill(job.entries("attempt")[0]["pid"], signal.SIGTERM)
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("preempted", 75)
+    assert [fault["failure_class"] for fault in job.entries("fault")] == ["interruption"]
+
+
+def test_the_process_that_trains_under_a_shell_is_the_one_that_is_asked(tmp_path: Path) -> None:
+    worker = """
+if "inner" not in sys.argv:
+    sys.exit(subprocess.call([sys.executable, "-c", source, "inner"]))
+def save(*_):
+    end("KILLED", 3); sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+begin(); beat(1); park()
+"""
+    source = "source = __import__('sys').orig_argv[2]\n"
+    with supervised(tmp_path / "home", source + worker) as job:
+        job.marked("parked")
+        os.kill(job.process.pid, signal.SIGTERM)
+        assert job.end()["exit_code"] == 75
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+
+
+def test_a_request_while_waiting_to_start_again_ends_the_job(tmp_path: Path) -> None:
+    worker = (
+        'begin(); decide("continue", resumption="new_process", delay=600, basis="first"); end("FAILED"); sys.exit(76)'
+    )
+    with supervised(tmp_path / "home", worker) as job:
+        eventually(lambda: job.entries("attempt_ended") or None)
+        os.kill(job.process.pid, signal.SIGTERM)
+        result = job.end()
+    assert (result["outcome"], result["exit_code"]) == ("preempted", 75)
+
+
+def test_the_death_of_the_parent_is_a_request_to_stop(tmp_path: Path) -> None:
+    parent = [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"]
+    with supervised(tmp_path / "home", SAVES, with_parent=True, prefix=parent) as job:
+        job.marked("parked")
+        killed = time.time()
+        os.kill(job.process.pid, signal.SIGKILL)
+        ended = eventually(lambda: job.entries("job_ended") or None)[0]
+    assert ended["outcome"] == "preempted"
+    assert ended["time"] - killed < 2.0
+
+
+def test_without_being_asked_to_it_outlives_its_parent(tmp_path: Path) -> None:
+    parent = [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"]
+    worker = """
+begin(); (folder.path / "begun").touch()
+while not (folder.path / "go").exists(): time.sleep(0.01)
+end()
+"""
+    with supervised(tmp_path / "home", worker, prefix=parent) as job:
+        job.marked("begun")
+        os.kill(job.process.pid, signal.SIGKILL)
+        job.process.wait()
+        (job.folder.path / "go").touch()
+        ended = eventually(lambda: job.entries("job_ended") or None)[0]
+    assert ended["outcome"] == "clean"
+
+
+def test_a_worker_does_not_outlive_its_supervisor(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", SAVES) as job:
+        job.marked("parked")
+        worker = job.entries("attempt")[0]["pid"]
+        os.kill(job.process.pid, signal.SIGKILL)
+        eventually(lambda: None if is_alive(worker) else True)
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+
+
+QUICK = {"floors": {"step": 0.6}, "first_seconds": 0.6, "factor": 3.0}
+
+
+def test_a_worker_that_stands_still_is_asked_for_its_stacks_and_replaced(tmp_path: Path) -> None:
+    worker = """
+import faulthandler
+begin()
+faulthandler.register(signal.SIGUSR2, open(folder.artifacts / f"stacks-{attempt:03d}.txt", "w"))
+for step in range(1, 6): beat(step); time.sleep(0.02)
+if attempt == 1:
+    def stand_still(): time.sleep(600)
+    stand_still()
+end()
+"""
+    with supervised(tmp_path / "home", worker, limits=QUICK) as job:
+        assert job.end()["outcome"] == "recovered"
+    (fault,) = job.entries("fault")
+    assert (fault["failure_class"], fault["fault"]["phase"]) == ("hang", "step")
+    assert 0.6 < fault["fault"]["silent_seconds"] < 5
+    assert fault["fault"]["position"]["global_step"] == 5
+    (artifact,) = job.entries("artifact")
+    assert artifact["run"] == 1
+    assert "stand_still" in Path(artifact["path"]).read_text()
+
+
+def test_a_stopped_worker_is_a_hang(tmp_path: Path) -> None:
+    worker = """
+begin(); beat(1)
+if attempt == 1: os.kill(os.getpid(), signal.SIGSTOP)
+end()
+"""
+    with supervised(tmp_path / "home", worker, limits=QUICK) as job:
+        assert job.end()["outcome"] == "recovered"
+    assert [fault["failure_class"] for fault in job.entries("fault")] == ["hang"]
+
+
+def test_nothing_is_a_hang_that_never_gave_a_sign_or_is_in_a_phase_of_its_own(tmp_path: Path) -> None:
+    worker = "begin(); time.sleep(1.0); beat(1, 'idle'); time.sleep(1.0); end()"
+    with supervised(tmp_path / "home", worker, limits=QUICK) as job:
+        assert job.end()["outcome"] == "clean"
+
+
+def test_a_nohup_start_ignores_the_hangup(tmp_path: Path) -> None:
+    worker = """
+begin(); (folder.path / "begun").touch()
+while not (folder.path / "go").exists(): time.sleep(0.01)
+end()
+"""
+    with supervised(tmp_path / "home", worker, prefix=["nohup"]) as job:
+        job.marked("begun")
+        os.kill(job.process.pid, signal.SIGHUP)
+        (job.folder.path / "go").touch()
+        assert job.end()["outcome"] == "clean"
