@@ -38,7 +38,7 @@ def explain(text: str) -> Explanation:
         failure_class=recovery.failure_class,
         failure_domain=recovery.domain,
         root_cause=_root_cause(fault, recovery),
-        ladder=[*map(_told, recovery.ladder), "leave, to be resumed" if recovery.leaves else "stop"],
+        ladder=[*map(_told, recovery.ladder), "save and leave, to be resumed" if recovery.leaves else "stop"],
         hint=recovery.hint,
     )
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mlflow_resilience import fault_plan
+from mlflow_resilience.core.schedule import Retention, Schedule
 from mlflow_resilience.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a job is started with. ``fault`` and ``checkpoint_every`` stay as written."""
+    """What a job is started with. ``checkpoint_every``, ``keep`` and ``fault`` stay as written."""
 
     recipe: str = "mlflow_resilience.recipes.digits"
     epochs: int = 10
@@ -26,7 +27,7 @@ class Parameters:
     recover: bool = True
     max_attempts: int = 10
     checkpoint_every: str = "auto"
-    keep: int = 3
+    keep: str = "3"
     fault: str = "none"
 
     @classmethod
@@ -55,8 +56,9 @@ def _read(name: str, text: str) -> Any:
     reader, needed = _READERS[name]
     try:
         return reader(text.strip())
-    except UsageError:
-        raise
+    except UsageError as error:
+        told = str(error)
+        raise UsageError(told if told.startswith(f"{name}=") else f"{name}={text}: {told}") from None
     except ValueError:
         raise UsageError(f"{name}={text}: {needed} is needed") from None
 
@@ -91,9 +93,12 @@ def _resume(text: str) -> str:
 
 
 def _schedule(text: str) -> str:
-    from mlflow_resilience.core.schedule import Schedule
-
     Schedule.parse(text)
+    return text
+
+
+def _retention(text: str) -> str:
+    Retention.parse(text)
     return text
 
 
@@ -117,6 +122,6 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "recover": (_boolean, "true or false"),
     "max_attempts": (_at_least(1), "a whole number, 1 or more,"),
     "checkpoint_every": (_schedule, "auto, or e.g. 50steps, 1epoch or 30s,"),
-    "keep": (_at_least(1), "a whole number, 1 or more,"),
+    "keep": (_retention, "a number, or e.g. last=3,best=1,every=10,"),
     "fault": (_faults, "KIND@STEP[xTIMES][,...]"),
 }

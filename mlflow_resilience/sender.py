@@ -28,7 +28,7 @@ USAGE, BUSY = 2, 5
 PATIENCE_SECONDS = 60.0
 JOB_ENTRY_SECONDS = 5.0
 SWEEP_MOST = 3  # older jobs that one start delivers
-SWEEP_AFTER_SECONDS = 10.0
+SWEEP_AFTER_SECONDS = 10.0  # our own job's opening comes first
 
 _log = logging.getLogger("mlflow_resilience.sender")
 
@@ -121,7 +121,7 @@ def renderers() -> Renderers:
 
 def _sweep(folder: JobFolder) -> None:
     """Deliver what older jobs of this home left behind, and close the runs of dead owners in the store."""
-    time.sleep(SWEEP_AFTER_SECONDS)  # our own job's opening comes first
+    time.sleep(float(os.environ.get("MLFLOW_RESILIENCE_SWEEP_SECONDS") or SWEEP_AFTER_SECONDS))
     try:
         sync(folder.path.parent.parent, most=SWEEP_MOST)
         from mlflow.tracking import MlflowClient

@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 
 GROUND = {"errors", "core", "spool", "recoveries", "fault_plan", "parameters", "recipe", "summary", "explain"}
 
+#: The composition root and its pieces: they put the parts together for one process that trains.
+ROOT_PARTS = ("job", "worker", "fitting", "resuming", "stop")
+
 #: What each part may import of the package besides itself. A part that is missing here fails the test.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -31,19 +34,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": GROUND | {"plots"},
     "display": GROUND,
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
-    "job": GROUND | {"training", "telemetry", "diagnostics", "testing", "supervisor", "tracking"},
-    "worker": GROUND | {"job", "training", "telemetry", "diagnostics", "testing", "supervisor"},
+    **{
+        part: {*GROUND, *ROOT_PARTS, "training", "telemetry", "diagnostics", "testing", "supervisor"}
+        for part in ROOT_PARTS
+    },
     "backend": GROUND | {"supervisor", "display", "cli"},
-    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "plots", "backend", "sender"},
-    "__init__": GROUND | {"job", "testing", "training"},
+    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "testing"},
+    "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
-AT_HOME = ("training", "diagnostics", "recipes")  # of TensorFlow and Keras
+AT_HOME = ("training", "diagnostics", "recipes", "fitting")  # of TensorFlow and Keras
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {
-    "tensorflow": {**dict.fromkeys(AT_HOME, True), **dict.fromkeys(("testing", "job", "worker"), False)},
-    "keras": {**dict.fromkeys(AT_HOME, True), **dict.fromkeys(("testing", "job", "worker"), False)},
+    "tensorflow": {**dict.fromkeys(("testing", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
+    "keras": {**dict.fromkeys(("testing", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
     "mlflow": {"tracking": True, "backend": True, "cli": False, "job": False, "sender": True},
     "psutil": {"telemetry": True},
     "pynvml": {"telemetry": True},

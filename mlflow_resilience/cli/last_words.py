@@ -22,7 +22,8 @@ def last_words(result: Result, *, quiet: bool = False) -> None:
     if not quiet and record.attempts:
         for line in summary(record, state):
             click.echo(line)
-    if result.text and result.exit_code in (1, 2):
+    shown = record.attempts and not quiet
+    if result.text and (result.exit_code == 2 or (result.exit_code == 1 and not shown)):
         click.echo(f"mlflow-resilience: {result.text}", err=True)
     if not result.delivered and state.get("state") != "invalid":
         click.echo(_undelivered(result, state), err=True)
@@ -60,7 +61,5 @@ def _is_hidden(program: Path) -> bool:
 def _undelivered(result: Result, state: dict[str, Any]) -> str:
     told = str(state.get("message") or "").strip()
     why = f" ({told})" if told else ""
-    return (
-        f"mlflow-resilience: MLflow does not have everything yet{why}; it waits in {result.folder.path} and is still "
-        "being sent"
-    )
+    then = "is still being sent" if result.folder.sender() else "is sent by `mlflow-resilience sync`"
+    return f"mlflow-resilience: MLflow lacks something yet{why}; it waits in {result.folder.path} and {then}"

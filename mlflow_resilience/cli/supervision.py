@@ -105,6 +105,11 @@ def supervise(
     return result.exit_code
 
 
+def supervised() -> bool:
+    """Whether this very process runs under a supervisor already."""
+    return bool(os.environ.get("MLFLOW_RESILIENCE_JOB"))
+
+
 def _job_fields(opts: Options, *, parent_owns_end: bool) -> dict[str, Any]:
     if opts.run_id is not None and not opts.run_id.strip():
         raise UsageError("run_id is empty")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import click
 
 from mlflow_resilience import recipe
-from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise
+from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise, supervised
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.parameters import Parameters
+from mlflow_resilience.spool.folder import JobFolder
+
+WORKER = [sys.executable, "-m", "mlflow_resilience.worker"]
 
 _DEFAULTS = Parameters().to_dict()
 
@@ -32,7 +37,7 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("recover", "false: log a fault, and fail as plain Keras would.")
 @_parameter("max_attempts", "So many may fail.")
 @_parameter("checkpoint_every", "auto, or e.g. 50steps, 1epoch, 30s.")
-@_parameter("keep", "How many checkpoints.")
+@_parameter("keep", "How many checkpoints, or e.g. last=3,best=1,every=10.")
 @_parameter("fault", "Faults on purpose: KIND@STEP[xTIMES][,...].")
 @options
 def command(**given: Any) -> int:
@@ -41,13 +46,19 @@ def command(**given: Any) -> int:
     told = {name: text for name, text in given.items() if text is not None}
     parameters = Parameters.from_text(told)
     recipe.check(parameters.recipe)
-    return supervise(
-        [sys.executable, "-m", "mlflow_resilience.worker"],
-        opts,
-        Policy(recover=parameters.recover, max_attempts=parameters.max_attempts),
-        job={"kind_of_job": "recipe", "params": {**as_text(parameters), **told}, "config": parameters.to_dict()},
-        environ=package_path(),
-    )
+    job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **told}, "config": parameters.to_dict()}
+    if supervised():
+        return _join(job)
+    policy = Policy(recover=parameters.recover, max_attempts=parameters.max_attempts)
+    return supervise(WORKER, opts, policy, job=job, environ=package_path())
+
+
+def _join(job: Mapping[str, Any]) -> NoReturn:
+    """Become the worker of the job that supervises us already (`run -- mlflow-resilience train`, or the backend)."""
+    folder = JobFolder.open(os.environ["MLFLOW_RESILIENCE_JOB"])
+    with contextlib.closing(folder.open_journal()) as journal:
+        journal.append("job", durable=True, **job)
+    os.execve(WORKER[0], WORKER, {**os.environ, **package_path()})
 
 
 def as_text(parameters: Parameters) -> dict[str, str]:

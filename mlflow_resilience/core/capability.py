@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlflow_resilience.core.action import NewProcess, Quarantine, Resumption
+from mlflow_resilience.core.action import NewProcess, Resumption
 from mlflow_resilience.core.failure import Rung
 from mlflow_resilience.core.fault import Fault
 
@@ -33,11 +33,8 @@ class Way:
 def way(rung: Rung, fault: Fault, can: Capabilities, *, condemned: bool) -> Way:
     """The mildest that the rung asks for and that is possible and sound; a harsher one where it is not."""
     usable = not (condemned or fault.process_gone)
-    if rung.resumption == "in_place":
-        if usable and can.in_place:
-            return Way("in_place")
-        if any(isinstance(action, Quarantine) for action in rung.actions):
-            return Way(basis="ladder_spent")  # its records are those of the step at hand
+    if rung.resumption == "in_place" and usable and can.in_place:
+        return Way("in_place")
     if rung.resumption != "new_process" and usable and can.checkpoint:
         return Way("roll_back")
     if rung.resumption != "new_process" and usable:

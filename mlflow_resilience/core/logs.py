@@ -12,13 +12,13 @@ TRACEBACK = "Traceback (most recent call last)"
 _LONG = 6_000  # lines
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x08")
+_RANK = re.compile(r"^ *\d{1,4}: ?")
 _PREFIX = re.compile(
     r"> ?"  # quoted
     r"|\[\d+,\d+\]<std(?:err|out)>: ?"  # mpirun
     r"|\(\w[\w .:-]*\bpid=\d+[^)]*\) ?"  # ray
     r"|\[?(?:rank|worker|task|node|default|proc\w*)[-_ ]?\d+\]?(?::| \||(?<=\]))(?: |$)"
     r"|\[\d+\]:? (?=\S)"
-    r"|\d{1,4}: (?=[A-Z ]|$)"  # srun -l
     r"|[a-z][\w.-]*(?:[-_]\d+)? +\| ?"  # docker compose
     r"|\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?\]?[:,]?(?: -)?(?: |$)"
     r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?: |$)"
@@ -74,7 +74,13 @@ def lines_of(told: str) -> list[Line]:
     if "\n" not in told.strip() and "\\n" in told:  # a whole traceback within one line of JSON
         told = told.replace("\\n", "\n").replace('\\"', '"')
     whole = _COLOUR.sub("", told).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return list(_freed(_worth_reading(whole)))
+    return list(_freed(_unranked(_worth_reading(whole))))
+
+
+def _unranked(lines: list[str]) -> list[str]:
+    """Without the task's number before each line; a number before one line alone belongs to it (``404: ...``)."""
+    ranked = sum(_RANK.match(line) is not None for line in lines)
+    return [_RANK.sub("", line) for line in lines] if len(lines) > 1 and ranked > len(lines) / 2 else lines
 
 
 def _worth_reading(lines: list[str]) -> list[str]:

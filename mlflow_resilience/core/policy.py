@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from mlflow_resilience.core.action import NewProcess, Quarantine, RetryStep, RollBack, Wait
+from mlflow_resilience.core.action import Action, NewProcess, Quarantine, RetryStep, RollBack, Wait
 from mlflow_resilience.core.attempt import AttemptLog, Settings, Standing
 from mlflow_resilience.core.backoff import Backoff
 from mlflow_resilience.core.capability import Capabilities, Way, way
@@ -20,17 +20,10 @@ __all__ = ["Backoff", "Capabilities", "Decision", "Policy", "decide"]
 
 _FEW = 10  # so many bad records are no question of their share yet
 
+_BOUNDS = ("ceiling", "lost_time", "quarantine_spent")  # of the job: no other rung is within them either
 #: Of several reasons why no rung is any use, the one that tells the most.
-_WORTH_SAYING = (
-    "ceiling",
-    "lost_time",
-    "quarantine_spent",
-    "changes_result",
-    "no_new_process",
-    "no_checkpoint",
-    "ladder_spent",
-    "no_progress",
-)
+_WORTH_SAYING = ("changes_result", "no_new_process", "no_checkpoint", "ladder_spent", "no_progress")
+_OF_THE_STEP = RetryStep | Quarantine  # can be done only where the failed step is at hand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +118,7 @@ class _Case:
         reasons = {"no_progress"}
         for index, rung in self._rungs_left():
             chosen = self._take(index, rung)
-            if chosen.verdict == "continue":
+            if chosen.verdict == "continue" or chosen.basis in _BOUNDS:
                 return chosen
             reasons.add(chosen.basis)
         return self._end("stop", next(basis for basis in _WORTH_SAYING if basis in reasons))
@@ -156,7 +149,9 @@ class _Case:
             return self._end("stop", "changes_result")
         found = way(rung, self.fault, self.can, condemned=self.recovery.condemns(self.fault))
         settings = _changed(self.settings, rung, self.fault)
-        if found.resumption is None or settings is None or not rung.when(self.fault):
+        if settings is None or not rung.when(self.fault):
+            return self._end("stop", "ladder_spent")
+        if found.resumption is None:
             return self._end("stop", found.basis or "ladder_spent")
         delay = 0.0
         if any(isinstance(action, Wait) for action in rung.actions):
@@ -186,17 +181,19 @@ class _Case:
 
     def _go_on(self, index: int, rung: Rung, found: Way, settings: Settings, delay: float, opens: bool) -> Decision:
         basis = "harmless" if self.recovery.harmless else found.basis or self._occasion()
+        actions = _actions(rung, found)
+        done = ", ".join(action.phrase(settings) for action in actions) + (f" ({delay:.1f} s)" if delay else "")
         return Decision(
             verdict="continue",
             basis=basis,
             failure_class=self.recovery.failure_class,
             settings=settings,
             resumption=found.resumption,
-            actions=rung.actions,
+            actions=actions,
             delay=delay,
             rung=index,
             opens_attempt=opens,
-            text=in_words(self.fault, self.recovery.failure_class, _done(rung, found, settings, delay), basis),
+            text=in_words(self.fault, self.recovery.failure_class, done, basis),
         )
 
     def _occasion(self) -> str:
@@ -220,11 +217,10 @@ def _changed(settings: Settings, rung: Rung, fault: Fault) -> Settings | None:
     return changed
 
 
-def _done(rung: Rung, found: Way, settings: Settings, delay: float) -> str:
-    """What is done, in words; where training goes on harsher than the rung asks for, that instead."""
-    actions = list(rung.actions)
-    if found.resumption != rung.resumption:
-        actions = [action for action in actions if not isinstance(action, RetryStep | RollBack | NewProcess)]
-        actions.append(NewProcess() if found.resumption == "new_process" else RollBack())
-    told = ", ".join(action.phrase(settings) for action in actions)
-    return f"{told} ({delay:.1f} s)" if delay else told
+def _actions(rung: Rung, found: Way) -> tuple[Action, ...]:
+    """The rung's actions; where training goes on harsher than they ask for, those that still apply."""
+    if found.resumption == rung.resumption:
+        return rung.actions
+    instead = NewProcess() if found.resumption == "new_process" else RollBack()
+    left = (action for action in rung.actions if not isinstance(action, _OF_THE_STEP | RollBack | NewProcess))
+    return (*left, instead)

@@ -61,7 +61,8 @@ def read_fault(told: str) -> Fault:
 
 
 def _from_exception(raised: _Raised, lines: Sequence[Line]) -> Fault:
-    around = [line for line in lines[max(0, raised.start - 200) : raised.end + 200] if line.is_notable]
+    near = (*lines[max(0, raised.start - 200) : raised.start], *lines[raised.end : raised.end + 200])
+    around = [line for line in near if line.is_notable]
     return Fault(
         exception=raised.name.rpartition(".")[2],
         message=raised.message,

@@ -12,7 +12,7 @@ IMPOSSIBLE = 32 * 2**40  # bytes; no machine has so much, so the request itself 
 
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 _AMOUNT = re.compile(
-    r"(?:allocat\w*|reserv\w*|request\w*(?: for)?|used|exceeded)\D{0,40}?"
+    r"(?:allocat\w*|reserv\w*|request\w*(?: for)?|used|exceeded)[^\d\[(]{0,40}?"
     r"(\d[\d,]*(?:\.\d*)?) ?([kmgtpe]?)(?:i?b|bytes)?\b",
     re.IGNORECASE,
 )
@@ -80,5 +80,5 @@ def largest(fault: Fault) -> str:
     if not asked:
         return ""
     shape = _SHAPE.search(fault.message)
-    tensor = f" for a tensor of shape [{shape[1]}]" if shape else ""
+    tensor = f" (a tensor of shape [{shape[1]}])" if shape else ""
     return f"it does not fit: {asked / 2**30:.2f} GiB were asked for{tensor}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mlflow_resilience.core.action import Quarantine, RollBack
+from mlflow_resilience.core.action import Quarantine
 from mlflow_resilience.core.failure import Recovery, Rung
 from mlflow_resilience.core.fault import Fault
 from mlflow_resilience.core.text import words
@@ -59,7 +59,7 @@ RECOVERY = Recovery(
     failure_class="bad_data",
     domain="workload",
     matches=matches,
-    ladder=(Rung((Quarantine(),), times=3), Rung((RollBack(),))),
+    ladder=(Rung((Quarantine(),), times=3),),
     hint="Some records are damaged, missing, or unlike the others: resilience/quarantine.jsonl names them. If nearly "
     "all are refused, the pipeline or the model's number of classes does not suit the data.",
 )

@@ -10,7 +10,7 @@ from mlflow_resilience.core.fault import Fault
 from mlflow_resilience.core.text import words
 
 _WORDS = words(
-    r"too many open files|file descriptors|\bemfile\b|\bulimit\b|rlimit",
+    r"file descriptors|\bemfile\b|\bulimit\b|rlimit",
     r"(?:start|creat\w*|launch|spawn)\b.*\bthreads?\b|thread creation|pthread_create",
     r"\bfork\b|process limit|max user processes|too many processes",
 )

@@ -24,9 +24,10 @@ class Ended:
     silent_seconds: float | None = None
     beat: Beat | None = None
 
-    def fault(self, last_step: int, last_epoch: int) -> Fault:
-        """The same as facts to be judged. Where the worker never said how far it was, the journal's word stands."""
-        beat = self.beat or Beat(0, "start", last_step, last_epoch)
+    def fault(self, last_step: int, last_epoch: int, *, begun: bool) -> Fault:
+        """The same as facts to be judged. Where the worker never said how far it was, the journal's word stands;
+        ``begun`` when that says that an attempt had begun."""
+        beat = self.beat or Beat(0, "process" if begun else "start", last_step, last_epoch)
         name, message = self._named()
         return Fault(
             exception=name,

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from mlflow_resilience.spool.folder import JobFolder
 
+GAVE_UP = 3  # the sender's exit code for that
+
 _LONGEST_PAUSE = 30.0
 
 
@@ -27,7 +29,7 @@ class SenderKeeper:
 
     def keep(self) -> None:
         """Start it if it is not running; after a death not at once each time."""
-        if self.is_running() or self.has_delivered() or time.monotonic() < self._not_before:
+        if self.is_running() or self.has_delivered() or self.has_given_up() or time.monotonic() < self._not_before:
             return
         self._not_before = time.monotonic() + self._pause
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -45,6 +47,10 @@ class SenderKeeper:
     def has_delivered(self) -> bool:
         """Whether MLflow has everything."""
         return self._job_has_ended and self._process is not None and self._process.poll() == 0
+
+    def has_given_up(self) -> bool:
+        """Whether it has left the rest on disk, for another time."""
+        return self._job_has_ended and self._process is not None and self._process.poll() == GAVE_UP
 
     def refusal(self) -> str | None:
         """Why the tracking store cannot be used at all, if it said so."""

@@ -19,10 +19,10 @@ SENDER = (sys.executable, "-m", "mlflow_resilience.sender")
 class Plan:
     """One job under supervision.
 
-    ``command`` is the worker's; ``job`` the fields of the journal's ``job`` entry; ``environ`` what its
-    environment, and the sender's, have besides ours. A stop is granted ``grace_seconds`` to save. At the end the sender is waited for
-    ``sender_wait_seconds`` at most. The death of one of the processes ``parents`` (pid, start ticks) is a request to
-    stop. ``opens_attempts`` is for commands that know nothing of attempts: each start is then one.
+    ``command`` is the worker's; ``job`` the fields of the journal's ``job`` entry; ``environ`` what its environment,
+    and the sender's, have besides ours. A stop is granted ``grace_seconds`` to save. At the end the sender is waited
+    for ``sender_wait_seconds`` at most. The death of one of the processes ``parents`` (pid, start ticks) is a request
+    to stop. ``opens_attempts`` is for commands that know nothing of attempts: each start is then one.
     """
 
     command: Sequence[str]

@@ -133,7 +133,7 @@ class _Supervisor:
         return self._after_death(ended)
 
     def _after_death(self, ended: Ended) -> _End | _Again:
-        fault = ended.fault(self._following.step, self._following.epoch)
+        fault = ended.fault(self._following.step, self._following.epoch, begun=self._following.log.is_open)
         decision = self._judge.judge(fault, Capabilities(new_process=True))
         self._following.look()
         if decision.verdict == "continue":
@@ -190,6 +190,8 @@ def _deliver(job: Job) -> bool:
     while time.monotonic() - begun < job.plan.sender_wait_seconds and not job.at_once:
         if job.sender.has_delivered():
             return True
+        if job.sender.has_given_up():
+            return False
         if not said and time.monotonic() - begun > 3.0:
             said = True
             job.view.say("waiting for MLflow to take the rest")

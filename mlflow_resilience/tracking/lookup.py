@@ -117,7 +117,9 @@ class Lookup:
     def _found(self, found: Candidate, why: str) -> dict[str, Any]:
         checkpoints = found.folder.checkpoints if found.folder is not None else None
         if found.model_id is not None and found.step is not None:
-            checkpoints = remote_jobs.download(found.model_id, found.step, self._folder.path / "resumed")
+            checkpoints = remote_jobs.download(
+                self._client(), found.model_id, found.step, self._folder.path / "resumed"
+            )
         where = f"the logged model {found.model_id}" if found.model_id else "its checkpoint on this machine"
         carried = self._carry(found)
         return {

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlflow.artifacts import download_artifacts
 from mlflow.entities import LoggedModel, LoggedModelStatus, Run
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking import MlflowClient
 
 from mlflow_resilience.spool.atomic import sync_folder
@@ -121,7 +121,7 @@ def curve(client: MlflowClient, run_id: str, step: int) -> list[Point]:
     return sorted(points, key=lambda point: (point[3], point[1]))
 
 
-def download(model_id: str, step: int, target: Path) -> Path:
+def download(client: MlflowClient, model_id: str, step: int, target: Path) -> Path:
     """Fetch the training state into ``target``, a folder of checkpoints; whole or not at all."""
     target.mkdir(parents=True, exist_ok=True)
     final = target / f"step-{step:010d}"
@@ -129,9 +129,9 @@ def download(model_id: str, step: int, target: Path) -> Path:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
-        fetched = Path(
-            download_artifacts(artifact_uri=f"models:/{model_id}/{EXTRA}/{STATE_FOLDER}", dst_path=str(temporary))
-        )
+        location = client.get_logged_model(model_id).artifact_location
+        repository = get_artifact_repository(location)
+        fetched = Path(repository.download_artifacts(f"{EXTRA}/{STATE_FOLDER}", str(temporary)))
         inner = sorted(fetched.glob("step-*"))
         shutil.rmtree(final, ignore_errors=True)
         (inner[-1] if inner else fetched).rename(final)

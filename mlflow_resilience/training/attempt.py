@@ -14,7 +14,7 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase, Position
 from mlflow_resilience.errors import Divergence
-from mlflow_resilience.training import batches, boundary, callback_state, randomness, state
+from mlflow_resilience.training import batches, boundary, callback_state, learning_rate, randomness, state
 from mlflow_resilience.training.batches import DataPosition, Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.callbacks import Closing, Opening
@@ -40,6 +40,9 @@ class Plan:
     resume: TrainingState | None = None
 
 
+_UNCHANGED = Settings()
+
+
 class Watch:
     """What an attempt tells the world, and asks it: implemented by the trainer."""
 
@@ -56,8 +59,12 @@ class Watch:
 class Attempt:
     """Runs `fit` under our train function and callbacks, and can tell the training state at each boundary."""
 
-    def __init__(self, plan: Plan, settings: Settings, watch: Watch, fit: Callable[..., Any]) -> None:
+    def __init__(
+        self, plan: Plan, settings: Settings, watch: Watch, fit: Callable[..., Any], held: Settings = _UNCHANGED
+    ) -> None:
         self.plan, self.settings, self.watch = plan, settings, watch
+        self._rate_held = held.learning_rate_scale  # the factor that the state's learning rate already has
+        self.at_boundary = True  # whether `capture` would give a state that training can go on from
         self._fit = fit
         self.model = plan.model
         self.position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
@@ -106,7 +113,9 @@ class Attempt:
         self.model.train_function = Step(self.model, self, self.model.train_function)
         self.enter("start")
         meta = self._meta
-        if meta is not None and (self._stopped(meta) or meta["position"]["epoch"] >= self.plan.epochs):
+        if meta is None:
+            learning_rate.scale(self.model, self.settings.learning_rate_scale, 1.0)
+        elif self._stopped(meta) or meta["position"]["epoch"] >= self.plan.epochs:
             self.restore()  # nothing is left to do but the end
 
     def _stopped(self, meta: dict[str, Any]) -> bool:
@@ -117,6 +126,8 @@ class Attempt:
 
     def enter(self, phase: Phase) -> None:
         self.phase = phase
+        if phase in ("step", "trace"):
+            self.at_boundary = False
         self.watch.entered(phase, self.position)
 
     def next_step(self) -> int:
@@ -125,6 +136,7 @@ class Attempt:
     def advance(self) -> None:
         """One more batch is done."""
         position = self.position
+        self.phase = "callback"
         self.position = replace(position, global_step=position.global_step + 1, step=position.step + 1)
 
     def recalled(self) -> dict[str, float]:
@@ -148,8 +160,8 @@ class Attempt:
 
     def step_ended(self, logs: dict[str, Any]) -> None:
         self.logs = {name: float(value) for name, value in logs.items()}
-        self.phase = "callback"
         self._refuse_divergence()
+        self.at_boundary = True
         self.watch.stepped(self.position, self.logs)
         self.watch.boundary(self, epoch_end=False)
 
@@ -224,6 +236,7 @@ class Attempt:
         # Between epochs Keras has reset the metrics already, and that is right.
         groups = state.GROUPS if meta["position"]["step"] > 0 else ("model", "optimizer")
         state.restore(self.model, resume.tensors, groups)
+        learning_rate.scale(self.model, self.settings.learning_rate_scale, self._rate_held)
         callback_state.restore(self._all_callbacks(), meta["callbacks"], resume.tensors)
         self.position = Position(**meta["position"])
         self.logs = meta["logs"]
@@ -231,6 +244,7 @@ class Attempt:
         python_data = self.feed.is_python and meta["position"]["step"] > 0
         randomness.restore(meta["random"], only=("tensorflow", "keras") if python_data else ALL_RANDOM)
         self.boundary.passed()
+        self.at_boundary = True
         self._meta = None
         self.plan.resume = None
 

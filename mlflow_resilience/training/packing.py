@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 
 #: Keys that mark what JSON cannot say by itself.
-_ARRAY, _TUPLE, _SCALAR, _PAIRS = "__array__", "__tuple__", "__scalar__", "__pairs__"
-_MARKS = frozenset({_ARRAY, _TUPLE, _SCALAR, _PAIRS})
+_ARRAY, _TUPLE, _SCALAR, _PAIRS, _FUNCTION = "__array__", "__tuple__", "__scalar__", "__pairs__", "__function__"
+_MARKS = frozenset({_ARRAY, _TUPLE, _SCALAR, _PAIRS, _FUNCTION})
 
 
 class NotStorable(TypeError):
@@ -24,6 +25,8 @@ def pack(value: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
         return value
     if isinstance(value, np.generic):
         return {_SCALAR: [value.dtype.str, value.item()]} if value.dtype.kind in "biuf" else _refuse(value, name)
+    if callable(value) and _known_function(value) is not None:
+        return {_FUNCTION: _known_function(value)}  # Keras's callbacks choose their comparison once, and keep it
     if isinstance(value, np.ndarray):
         return _pack_array(value, arrays, name)
     if type(value) is list:
@@ -35,6 +38,7 @@ def pack(value: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
     return _refuse(value, name)
 
 
+_COMPARISONS = ("less", "less_equal", "greater", "greater_equal")
 _PLAIN = (bool, int, float, str)
 
 
@@ -46,6 +50,8 @@ def unpack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if _ARRAY in value:
         return np.array(arrays[value[_ARRAY]])
+    if _FUNCTION in value:
+        return _function(value[_FUNCTION])
     if _TUPLE in value:
         return tuple(unpack(item, arrays) for item in value[_TUPLE])
     if _SCALAR in value:
@@ -54,6 +60,21 @@ def unpack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if _PAIRS in value:
         return {unpack(key, arrays): unpack(item, arrays) for key, item in value[_PAIRS]}
     return {key: unpack(item, arrays) for key, item in value.items()}
+
+
+def _known_function(value: Any) -> str | None:
+    """The name of a comparison; any other function is refused, since a name that is read back must not reach code."""
+    for name in _COMPARISONS:
+        if value is getattr(np, name) or value is getattr(keras.ops, name):
+            return f"{'numpy' if value is getattr(np, name) else 'keras'}.{name}"
+    return None
+
+
+def _function(name: str) -> Any:
+    module, _, comparison = name.partition(".")
+    if comparison not in _COMPARISONS:
+        raise ValueError(f"{name!r} is no comparison")
+    return getattr(np if module == "numpy" else keras.ops, comparison)
 
 
 def _pack_array(value: np.ndarray, arrays: dict[str, np.ndarray], name: str) -> dict[str, str]:

@@ -88,14 +88,14 @@ def test_the_kernels_count_of_kills_is_read_from_either_version(tmp_path: Path) 
 
 
 def test_facts_of_a_death() -> None:
-    killed = Ended(code=-9, kernel_oom=True).fault(40, 2)
+    killed = Ended(code=-9, kernel_oom=True).fault(40, 2, begun=True)
     assert (killed.exception, killed.signal, killed.kernel_oom, killed.global_step) == ("SIGKILL", 9, True, 40)
-    hung = Ended(code=-9, silent_seconds=31.0, beat=Beat(1, "data", 44)).fault(40, 2)
+    hung = Ended(code=-9, silent_seconds=31.0, beat=Beat(1, "data", 44)).fault(40, 2, begun=True)
     assert (hung.exception, hung.signal, hung.phase, hung.global_step) == ("Hang", None, "data", 44)
-    left = Ended(code=3).fault(0, 0)
-    assert (left.exception, left.exit_code) == ("SystemExit", 3)
+    left = Ended(code=3).fault(0, 0, begun=False)
+    assert (left.exception, left.exit_code, left.phase) == ("SystemExit", 3, "start")
     told = "Traceback (most recent call last):\n  File ...\nnumpy.linalg.LinAlgError: Singular matrix\nbye"
-    raised = Ended(code=1, tail=told).fault(0, 0)
+    raised = Ended(code=1, tail=told).fault(0, 0, begun=False)
     assert (raised.exception, raised.message) == ("LinAlgError", "Singular matrix")
 
 
@@ -113,7 +113,7 @@ def test_signals_close_together_are_one_request() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "2026-01-01 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is ...",
+        "2026-01-01 10:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] A binary ...",
         "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the flags.",
         "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
         "I0000 00:00:1796066426.763775   10840 cudart_stub.cc:31] Could not find cuda drivers on your machine.",

@@ -57,7 +57,7 @@ def chaos(server: Server, place: Path, rounds: int, seed: int) -> None:
     job = Job(place / "home", server.uri, params={"epochs": 7}, tags={"resilience.resume_key": "k"})
     job.start_sender()
     job.run_id()
-    attempt, step, faults = 1, 0, 0
+    attempt, step = 1, 0
     job.attempt(1)
     for round_ in range(rounds):
         kill_server = round_ % 3 != 1
@@ -71,18 +71,18 @@ def chaos(server: Server, place: Path, rounds: int, seed: int) -> None:
             job.journal.flush()
             time.sleep(dice.random() * 0.3)  # where the kill falls is the chance under test
         if kill_server:
+            until(server.is_healthy, 120, "the server is up")
             server.kill()
         if round_ % 3 != 0:
             job.kill_sender()
         job.points(attempt, step + 1, step + 40, shift=1000)  # these do not survive
-        faults += 1
-        job.fault(attempt, faults, step + 40)
+        job.fault(attempt, round_ + 1, step + 40)
         job.end_attempt(attempt, "FAILED", step + 40)
         job.append("rolled_back", attempt=attempt, step=step)
         attempt += 1
         job.attempt(attempt, step)
         if kill_server:
-            server.start()
+            server.start(wait=False)
         if job.sender is not None and job.sender.poll() is not None:
             job.start_sender()
     job.end_attempt(attempt, "FINISHED", step)
@@ -103,10 +103,9 @@ def check(server: Server, job: Job, attempts: int, last: int) -> None:
     assert found["resilience.faults"] == str(attempts - 1)
     assert tools.params(database, run_id) == {"epochs": "7"}
     assert tools.status(database, run_id) == "FINISHED"
-    runs = tools.rows(
-        database, "select t.value from tags t join runs r on r.run_uuid = t.run_uuid where r.lifecycle_stage = 'active' "
-        "and t.key = 'resilience.local_id' and t.value like ?", f"{job.folder.job_id}%",
-    )  # fmt: skip
+    query = "select t.value from tags t join runs r on r.run_uuid = t.run_uuid where r.lifecycle_stage = 'active'"
+    mine = f"{job.folder.job_id}%"
+    runs = tools.rows(database, f"{query} and t.key = 'resilience.local_id' and t.value like ?", mine)
     assert len(runs) == len(set(runs)) == attempts + 1, "a run was made twice"
     for number, child in tools.children(database, run_id).items():
         assert tools.status(database, child) == ("FINISHED" if number == attempts else "FAILED")

@@ -24,6 +24,7 @@ ENVIRON = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_RESILIENCE_REQUEST_SECONDS": "3",
     "MLFLOW_RESILIENCE_HEARTBEAT_SECONDS": "1",
+    "MLFLOW_RESILIENCE_SWEEP_SECONDS": "900",
     "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
 }
 for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
@@ -128,6 +129,34 @@ class Job:
         path = self.folder.answers / "r1.json"
         until(path.exists, seconds, "an answer")
         return dict(json.loads(path.read_text()))
+
+
+OWNER = """
+import os, sys, time
+from mlflow_resilience.spool import process
+from mlflow_resilience.spool.folder import JobFolder
+folder = JobFolder.open(sys.argv[1])
+lease = folder.lease("process")
+journal = folder.open_journal()
+journal.append("owner", durable=True, **process.identity("process"))
+journal.append("attempt", attempt=1, step=0, epoch=0, settings={"accumulation": 1}, reason="")
+for step in range(1, 31):
+    journal.append("points", attempt=1, points=[["loss", step, 1 / step, step]])
+journal.append("checkpoint", attempt=1, step=20, epoch=0, digest="d", path="", bytes=1, stall_ms=1.0, write_ms=1.0)
+journal.flush()
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+def start_owner(folder: JobFolder) -> subprocess.Popen[str]:
+    """A process that owns the job, has trained 30 steps with a checkpoint at 20, and goes on until it is killed."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder.path)], env=ENVIRON, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline().strip() == "ready"
+    return owner
 
 
 class Server:

@@ -1,0 +1,85 @@
+"""One call of `fit`, taken apart: what goes to Keras's data adapter, and what to `fit` itself."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+import keras
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+
+from mlflow_resilience.errors import UsageError
+from mlflow_resilience.training import randomness
+from mlflow_resilience.training.attempt import Plan
+
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(keras.Model.fit).parameters.items()}
+_DEFAULTS.pop("self")
+
+
+def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> Plan:
+    """The plan for a call of `fit` with the arguments ``given``. Reads no data and draws no random number.
+
+    Raises UsageError for arguments that `fit` does not have, and for data that can be read only once.
+    """
+    unknown = set(given) - set(_DEFAULTS)
+    if unknown:
+        raise UsageError(f"fit has no argument {', '.join(sorted(unknown))}")
+    call = {**_DEFAULTS, **given}
+    _refuse_one_shot(call["x"], "x")
+    origin = randomness.capture()
+    x, y, weight = call["x"], call["y"], call["sample_weight"]
+    validation = call["validation_data"]
+    if call["validation_split"] and validation is None:
+        (x, y, weight), validation = array_slicing.train_validation_split(
+            (x, y, weight), validation_split=call["validation_split"]
+        )
+    callbacks = call["callbacks"]
+    listed = list(callbacks.callbacks) if hasattr(callbacks, "callbacks") else keras.tree.flatten(callbacks or [])
+    histories = [callback for callback in listed if isinstance(callback, keras.callbacks.History)]
+    return Plan(
+        model=model,
+        arguments={
+            name: call[name]
+            for name in ("verbose", "steps_per_epoch", "validation_steps", "validation_freq")
+        },
+        training={
+            "x": x,
+            "y": y,
+            "sample_weight": weight,
+            "batch_size": call["batch_size"],
+            "steps_per_epoch": call["steps_per_epoch"],
+            "shuffle": call["shuffle"],
+            "class_weight": call["class_weight"],
+        },
+        validation=_validation(validation, call),
+        callbacks=[callback for callback in listed if not isinstance(callback, keras.callbacks.History)],
+        history=histories[0] if histories else keras.callbacks.History(),
+        epochs=call["epochs"],
+        initial_epoch=call["initial_epoch"],
+        origin=origin,
+        first_step=first_step,
+    )
+
+
+def _validation(data: Any, call: dict[str, Any]) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    x, y, weight = data_adapter_utils.unpack_x_y_sample_weight(data)
+    _refuse_one_shot(x, "validation_data")
+    return {
+        "x": x,
+        "y": y,
+        "sample_weight": weight,
+        "batch_size": call["validation_batch_size"] or call["batch_size"],
+        "steps_per_epoch": call["validation_steps"],
+        "shuffle": False,
+    }
+
+
+def _refuse_one_shot(data: Any, name: str) -> None:
+    if isinstance(data, types.GeneratorType):
+        raise UsageError(
+            f"{name} is a generator, which can be read only once, so that training could not be resumed. Give "
+            "tf.data.Dataset.from_generator(lambda: ..., output_signature=...) or a keras.utils.PyDataset instead."
+        )

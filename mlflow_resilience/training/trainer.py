@@ -1,0 +1,265 @@
+"""The trainer that the recovery loop drives: Keras's `fit`, attempt by attempt."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from mlflow_resilience.core.action import Action, OlderCheckpoint
+from mlflow_resilience.core.attempt import Settings
+from mlflow_resilience.core.capability import Capabilities
+from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.fault import Fault, Phase, Position, describe
+from mlflow_resilience.core.judge import Journal, Judge
+from mlflow_resilience.errors import Preempted
+from mlflow_resilience.training import batches, build, callback_state, changes, checkpoint, learning_rate, microbatch
+from mlflow_resilience.training import pristine, state
+from mlflow_resilience.training.attempt import Attempt, Plan, Watch
+from mlflow_resilience.training.export import Exporter
+from mlflow_resilience.training.keeper import Keeper
+from mlflow_resilience.training.points import Points
+from mlflow_resilience.training.state import TrainingState
+from mlflow_resilience.training.stopwatch import Stopwatch
+
+
+@dataclass(kw_only=True)
+class Ports:
+    """What the trainer uses of the job around it."""
+
+    journal: Journal
+    judge: Judge
+    keeper: Keeper
+    beat: Callable[[str, int, int], None]
+    stop_asked: Callable[[], str | None]  # the name of the signal that asked the job to end
+    strike: Callable[[int, Any], Any]  # faults on purpose
+    new_process: bool  # whether a supervisor will start one
+    stopwatch: Stopwatch
+    find_resume: Callable[[], TrainingState | None]  # asked once, when the model is whole
+    make_exporter: Callable[[], Exporter] | None  # None where no models are to be logged
+
+
+class KerasTrainer(Watch):
+    """Implements the loop's `Trainer` over one call of `fit`."""
+
+    def __init__(self, plan: Plan, ports: Ports, fit: Callable[..., Any]) -> None:
+        self._plan, self._ports, self._fit = plan, ports, fit
+        self._attempt: Attempt | None = None
+        self._initial: TrainingState | None = None
+        self._resume: TrainingState | None = None
+        self.exporter: Exporter | None = None
+        self.last_metrics: dict[str, float] = {}
+        self._points = Points(ports.journal)
+        self._position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
+        self._furthest = 0
+        self._told = Settings()
+        self._phase: Phase = "start"
+
+    # -- the loop's port ---------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        return self._attempt.position if self._attempt is not None else self._position
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities(in_place=False)
+
+    def prepare(self, decision: Decision | None) -> Position:
+        """Make ready to train from the newest state that is whole."""
+        self._ports.stopwatch.switch("startup" if decision is None else "recovery")
+        self._enter("restore" if decision is not None or self._resume is not None else "start", self._position)
+        if decision is None:
+            self._start()
+        else:
+            self._roll_back(decision)
+        resume = self._resume
+        self._position = (
+            Position(**resume.meta["position"])
+            if resume is not None
+            else Position(global_step=self._plan.first_step, epoch=self._plan.initial_epoch)
+        )
+        self._attempt = None
+        return self._position
+
+    def attempt(self) -> keras.callbacks.History:
+        settings = self._ports.judge.settings
+        self._tell_changes(settings, self._position.global_step)
+        plan = dataclasses.replace(self._plan, resume=self._resume)
+        held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
+        self._attempt = Attempt(plan, settings, self, self._fit, held=held)
+        self._ports.keeper.restart(self._position)
+        try:
+            history = self._attempt.run()
+        finally:
+            self._settle()
+        return history
+
+    def describe(self, error: BaseException) -> Fault:
+        return self._describe(error, self._phase, None)
+
+    # -- what an attempt tells and asks ------------------------------------------------------------------------------
+
+    def entered(self, phase: Phase, position: Position) -> None:
+        self._enter(phase, position)
+        watch = self._ports.stopwatch
+        if phase == "data":
+            watch.switch("data_wait")
+        elif phase in ("step", "trace"):
+            replayed = position.global_step < self._furthest
+            watch.switch("startup" if phase == "trace" else "replayed" if replayed else "productive")
+
+    def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
+        self._ports.stopwatch.switch("recovery")
+        self._points.flush(self._ports.judge.log.attempt)
+        fault = self._describe(error, phase, batch_size)
+        return self._ports.judge.in_step(error, fault, self._capabilities(in_place=in_place and not fault.jit))
+
+    def in_force(self, decision: Decision) -> Settings:
+        self._tell_changes(decision.settings, self.position.global_step)
+        return decision.settings
+
+    def before(self, step: int, batch: Any) -> Any:
+        return self._ports.strike(step, batch)
+
+    def stepped(self, position: Position, logs: dict[str, float]) -> None:
+        self._furthest = max(self._furthest, position.global_step)
+        self._points.add(self._ports.judge.log.attempt, position.global_step, logs, "batch/")
+
+    def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None:
+        attempt = self._ports.judge.log.attempt
+        self.last_metrics = logs
+        self._points.add(attempt, position.global_step, logs)
+        self._points.flush(attempt)
+        self._times()
+
+    def boundary(self, attempt: Attempt, *, epoch_end: bool) -> None:
+        self._position = attempt.position
+        asked = self._ports.stop_asked()
+        if asked is not None:
+            raise Preempted(asked)
+        if attempt.phase == "validation":
+            return
+        keeper = self._ports.keeper
+        if keeper.due(attempt.position, epoch_end=epoch_end):
+            before = self._ports.stopwatch.switch("save_stall")
+            self._points.flush(self._ports.judge.log.attempt)  # a checkpoint covers points that are in the journal
+            keeper.save(attempt.capture, self._ports.judge.log.attempt, epoch_end=epoch_end, logs=attempt.logs)
+            self._ports.stopwatch.switch(before)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    def save_and_leave(self) -> None:
+        """Write the state at the last boundary, and wait until it is on disk and handed over for logging."""
+        if self._attempt is not None and self._attempt.at_boundary:
+            self._points.flush(self._ports.judge.log.attempt)
+            self._ports.keeper.save_now(self._attempt.capture, self._ports.judge.log.attempt)
+        self._settle()
+
+    @property
+    def model(self) -> keras.Model:
+        return self._plan.model
+
+    @property
+    def stands_at_boundary(self) -> bool:
+        """Whether training is between two steps, with nothing under way but waiting."""
+        return self._attempt is not None and self._attempt.at_boundary and self._phase == "data"
+
+    def digest(self) -> str:
+        """The digest of the model and its optimiser as they are now."""
+        groups = ("model", "optimizer")
+        return checkpoint.digest_of({name: np.asarray(v.value) for name, v in state.named(self._plan.model, groups)})
+
+    # -- within ------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        plan = self._plan
+        whole = build.build(plan.model, build.element_spec(plan.training))
+        if whole and self._ports.make_exporter is not None:
+            self.exporter = self._ports.make_exporter()
+            self._ports.keeper.begin(self.exporter)
+        self._resume = self._ports.find_resume()
+        if self._resume is None and whole:
+            self._initial = self._initial_state()
+
+    def _initial_state(self) -> TrainingState:
+        arrays: dict[str, Any] = {}
+        meta = {"callbacks": callback_state.capture([*self._plan.callbacks, self._plan.history], arrays)}
+        return TrainingState(tensors={**state.snapshot(self._plan.model), **arrays}, meta=meta)
+
+    def _roll_back(self, decision: Decision) -> None:
+        self._ports.keeper.wait()
+        if _asks(decision, OlderCheckpoint):
+            self._ports.keeper.set_newest_aside()
+        found = self._ports.keeper.newest()
+        self._renew_data()
+        if found is not None:
+            self._resume = found
+            return
+        self._resume = None
+        if self._initial is None:
+            raise checkpoint.CheckpointError("there is no checkpoint, and the state at the start was not kept")
+        state.restore(self._plan.model, self._initial.tensors)
+        callbacks = [*self._plan.callbacks, self._plan.history]
+        callback_state.restore(callbacks, self._initial.meta["callbacks"], self._initial.tensors)
+
+    def _renew_data(self) -> None:
+        plan = self._plan
+        try:
+            plan.training = batches.renewed(plan.training)
+            plan.validation = batches.renewed(plan.validation) if plan.validation else None
+        except pristine.NotCopyable as error:
+            text = f"the data after the roll-back comes in another order: {error}"
+            self._ports.journal.append("semantic_change", step=self._position.global_step, text=text)
+
+    def _capabilities(self, *, in_place: bool) -> Capabilities:
+        return Capabilities(
+            in_place=in_place,
+            new_process=self._ports.new_process,
+            checkpoint=self._initial is not None or self._ports.keeper.has_any,
+            exact_split=microbatch.changes_result(self._plan.model) is None,
+        )
+
+    def _describe(self, error: BaseException, phase: Phase, batch_size: int | None) -> Fault:
+        facts: dict[str, Any] = {}
+        if isinstance(error, Preempted):
+            facts["signal"] = int(signal.Signals[error.signal])
+        return describe(
+            error,
+            phase=phase,
+            position=self.position,
+            batch_size=batch_size,
+            device="GPU" if tf.config.list_logical_devices("GPU") else "CPU",
+            jit=self._plan.model.jit_compile is True,
+            time=time.time(),
+            **facts,
+        )
+
+    def _enter(self, phase: Phase, position: Position) -> None:
+        self._phase = phase
+        self._ports.beat(phase, position.global_step, position.epoch)
+
+    def _tell_changes(self, settings: Settings, step: int) -> None:
+        for text in changes.in_words(self._plan.model, self._told, settings, step):
+            self._ports.journal.append("semantic_change", step=step + 1, text=text)
+        self._told = settings
+
+    def _settle(self) -> None:
+        self._points.flush(self._ports.judge.log.attempt)
+        self._ports.keeper.wait()
+        self._times()
+
+    def _times(self) -> None:
+        attempt = self._ports.judge.log.attempt
+        self._ports.journal.append("times", attempt=attempt, **self._ports.stopwatch.read())
+
+
+def _asks(decision: Decision, action: type[Action]) -> bool:
+    return any(isinstance(each, action) for each in decision.actions)

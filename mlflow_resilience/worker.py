@@ -1,0 +1,138 @@
+"""The worker: trains a recipe for the supervisor that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+from mlflow_resilience import fault_plan, recipe
+from mlflow_resilience.core.capability import Capabilities
+from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.fault import describe
+from mlflow_resilience.core.judge import Judge
+from mlflow_resilience.core.policy import Policy
+from mlflow_resilience.errors import RecoveryExhausted, UsageError
+from mlflow_resilience.job import Job, join
+from mlflow_resilience.parameters import Parameters
+from mlflow_resilience.recoveries import known
+
+FINISHED, FAILED, USAGE, PREEMPTED, NEW_PROCESS = 0, 1, 2, 75, 76
+
+
+def main() -> int:
+    """Train to the end, or until another process or another day has to go on: the exit code says which."""
+    job = join()
+    if job is None:
+        print("mlflow_resilience.worker: started without a job; use mlflow-resilience train", file=sys.stderr)
+        return USAGE
+    attempt = int(os.environ.get("MLFLOW_RESILIENCE_ATTEMPT", "1"))
+    stacks = (job.folder.artifacts / f"stacks-{attempt:03d}.txt").open("w")
+    faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+    parameters = Parameters.from_dict(job.entry.get("config") or {})
+    try:
+        return _train(job, parameters)
+    except UsageError as error:
+        print(f"mlflow-resilience: {error}", file=sys.stderr)
+        return USAGE
+    finally:
+        job.journal.close()
+
+
+def _train(job: Job, parameters: Parameters) -> int:
+    policy = Policy(recover=parameters.recover, max_attempts=parameters.max_attempts)
+    try:
+        made = _make(parameters)
+    except UsageError:
+        raise
+    except Exception as error:
+        return _end_before_training(job, policy, error)
+    from mlflow_resilience.fitting import Checkpoints, run_fit
+    from mlflow_resilience.resuming import NothingToDo
+
+    try:
+        outcome = run_fit(
+            job,
+            made["model"],
+            made["call"],
+            policy=policy,
+            checkpoints=Checkpoints(
+                every=parameters.checkpoint_every, keep=str(parameters.keep), resume=parameters.resume
+            ),
+            faults=fault_plan.parse(parameters.fault),
+            identity=made["identity"],
+        )
+    except NothingToDo as done:
+        print(done)
+        return FINISHED
+    except UsageError:
+        raise
+    except RecoveryExhausted as error:
+        _show(error.__cause__ or error)
+        return FAILED
+    except Exception as error:
+        _show(error)
+        return FAILED
+    if outcome.left is not None:
+        return PREEMPTED
+    return NEW_PROCESS if outcome.new_process is not None else FINISHED
+
+
+def _make(parameters: Parameters) -> dict[str, Any]:
+    """The recipe's data, model and callbacks, in that order, after the seed is set."""
+    import keras
+
+    loaded = recipe.load(parameters.recipe)
+    params = parameters.for_recipe()
+    keras.utils.set_random_seed(parameters.seed)
+    data = loaded.load_data(params)
+    loaded.check_data(data)
+    model = loaded.build_model(params)
+    loaded.check_model(model)
+    callbacks = loaded.callbacks(params) if loaded.callbacks is not None else []
+    call: dict[str, Any] = {"epochs": parameters.epochs, "callbacks": callbacks, "verbose": 0}
+    train, validation = data
+    call.update(_training(train, parameters.batch_size))
+    if validation is not None:
+        call.update(validation_data=validation)
+    identity: dict[str, Any] = {
+        "recipe": loaded.name,
+        "seed": parameters.seed,
+        "batch_size": parameters.batch_size,
+        "learning_rate": parameters.learning_rate,
+    }
+    if loaded.fingerprint is not None:
+        identity["fingerprint"] = loaded.fingerprint(params)
+    return {"model": model, "call": call, "identity": identity}
+
+
+def _training(data: Any, batch_size: int) -> dict[str, Any]:
+    if not isinstance(data, tuple):
+        return {"x": data}
+    x, y, *weight = data
+    return {"x": x, "y": y, "sample_weight": weight[0] if weight else None, "batch_size": batch_size}
+
+
+def _end_before_training(job: Job, policy: Policy, error: Exception) -> int:
+    """Data or model could not be made: judged as any other fault; what may help is a new process."""
+    decision = _judge(job, policy, error)
+    _show(error)
+    return NEW_PROCESS if decision.verdict == "continue" else FAILED
+
+
+def _judge(job: Job, policy: Policy, error: Exception) -> Decision:
+    judge = Judge(job.journal, policy, known(policy), job.log())
+    return judge.judge(describe(error, phase="start"), Capabilities(new_process=True, checkpoint=False))
+
+
+def _show(error: BaseException) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        traceback.print_exception(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

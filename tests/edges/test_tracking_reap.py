@@ -1,0 +1,90 @@
+"""Runs of owners that are gone are closed: at the next start, or by ``reap``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlflow_resilience.tracking import reap
+from tests.edges import tracking_tools as tools
+from tests.edges.tracking_tools import ENVIRON, Job, start_owner, until
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def database(place: Path, client: Any) -> Path:
+    return place / "mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def client(place: Path) -> Any:
+    """One store for all these jobs, made before they begin."""
+    import mlflow
+
+    mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
+    client = mlflow.MlflowClient()
+    client.create_experiment("test", artifact_location=str(place / "artifacts"))
+    return client
+
+
+def test_reap(database: Path, place: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead owners' runs are closed, local and foreign; living ones, and those never ours, stay."""
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    home, uri = place / "reaped", f"sqlite:///{database}"
+    living = Job(home, uri)
+    living.start_sender()
+    dead = Job(home, uri, owned=False)
+    owner = start_owner(dead.folder)
+    dead.start_sender()
+    dead_run, living_run = dead.run_id(), living.run_id()
+    until(lambda: tools.steps(database, dead_run, "loss"), what="something is delivered")
+    dead.kill_sender()
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    host = os.uname().nodename
+    gone = {"resilience.outcome": "running", "resilience.heartbeat": "2020-01-01T00:00:00+00:00"}
+    fresh = {**gone, "resilience.heartbeat": "2999-01-01T00:00:00+00:00"}
+    foreign = client.create_run("1", tags={**gone, "resilience.host": "elsewhere"}).info.run_id
+    child = client.create_run("1", tags={"mlflow.parentRunId": foreign, "resilience.attempt": "1"}).info.run_id
+    foreign_alive = client.create_run("1", tags={**fresh, "resilience.host": "elsewhere"}).info.run_id
+    local = client.create_run("1", tags={**fresh, "resilience.host": host, "resilience.pid": "999999"}).info.run_id
+    not_ours = client.create_run("1", start_time=1000).info.run_id
+    closed = {each.run_id for each in reap(home, uri)}
+    assert closed == {dead_run, foreign, child, local}
+    assert {tools.status(database, run_id) for run_id in closed} == {"FAILED"}
+    assert tools.tags(database, foreign)["resilience.outcome"] == "failed"
+    assert tools.steps(database, dead_run, "loss") == list(range(1, 31)), "points after the last checkpoint"
+    assert {tools.status(database, run) for run in (living_run, foreign_alive, not_ours)} == {"RUNNING"}
+    assert {each.run_id for each in reap(home, uri, unowned=True)} == {not_ours}
+    dead.release()
+    living.end()
+    assert living.finish() == 0
+
+
+def test_the_next_start_closes_what_died(database: Path, place: Path) -> None:
+    """A job that starts in the same home delivers and closes the one before it."""
+    home, uri = place / "swept", f"sqlite:///{database}"
+    dead = Job(home, uri, owned=False)
+    owner = start_owner(dead.folder)
+    dead.start_sender()
+    run_id = dead.run_id()
+    dead.kill_sender()
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    dead.release()
+    following = Job(home, uri)
+    following.start_sender(MLFLOW_RESILIENCE_SWEEP_SECONDS="0.1")
+    until(lambda: tools.status(database, run_id) == "FAILED", what="the dead job's run is closed")
+    until(lambda: dead.state.get("state") == "done", what="all of it is delivered")
+    assert tools.steps(database, run_id, "loss") == list(range(1, 31))
+    following.end()
+    assert following.finish() == 0
