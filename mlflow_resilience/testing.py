@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from mlflow_resilience.errors import UsageError
@@ -21,7 +23,8 @@ from mlflow_resilience.fault_plan import PlannedFault, parse
 
 __all__ = ["Injector", "PlannedFault", "faults", "parse", "planned"]
 
-_MORE_THAN_ANY_MACHINE = 1 << 42  # bytes: 4 TiB, far beyond memory and swap, and yet no absurd number
+_ASKED_FOR = 8 << 30  # bytes that an allocation on purpose asks for
+_SPARE = 1 << 30  # bytes that the rest of the process may take meanwhile
 _SLOW_SECONDS = 5.0
 
 _planned: tuple[PlannedFault, ...] = ()
@@ -87,18 +90,32 @@ def _oom(batch: Any) -> Any:
     import tensorflow as tf
 
     @tf.function(autograph=False)
-    def allocate() -> Any:
-        return tf.raw_ops.Empty(shape=[_MORE_THAN_ANY_MACHINE // 4], dtype=tf.float32)
+    def allocate(elements: Any) -> Any:
+        return tf.fill([elements], 1.0)
 
-    allocate()
-    raise MemoryError("the machine granted 4 TiB: it cannot be brought out of memory by asking")
+    with _little_memory():
+        allocate(tf.constant(_ASKED_FOR // 4, tf.int64))
+    raise RuntimeError("the machine has memory without bound: it cannot be brought out of it")
 
 
 def _host_oom(batch: Any) -> Any:
     import numpy as np
 
-    np.empty(_MORE_THAN_ANY_MACHINE, dtype=np.uint8)
-    raise MemoryError("the machine granted 4 TiB: it cannot be brought out of memory by asking")
+    with _little_memory():
+        np.empty(_ASKED_FOR, dtype=np.uint8)
+    raise RuntimeError("the machine has memory without bound: it cannot be brought out of it")
+
+
+@contextlib.contextmanager
+def _little_memory() -> Iterator[None]:
+    """Hardly more memory than this process has already: Linux grants what it does not have, unless it is told."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _SPARE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _scaled(factor: float) -> Callable[[Any], Any]:

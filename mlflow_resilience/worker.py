@@ -112,7 +112,7 @@ def _make(parameters: Parameters) -> dict[str, Any]:
 
 def _training(data: Any, batch_size: int) -> dict[str, Any]:
     if not isinstance(data, tuple):
-        return {"x": data}
+        return {"x": data, "shuffle": False}
     x, y, *weight = data
     return {"x": x, "y": y, "sample_weight": weight[0] if weight else None, "batch_size": batch_size}
 

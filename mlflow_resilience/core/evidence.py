@@ -44,14 +44,13 @@ def _links(fault: Fault) -> tuple[Fault, ...]:
     told = [*reversed(fault.chain), Cause(fault.exception, fault.message)]
     parts = [part for cause in told for part in _parts(cause)]
     ordered = sorted(dict.fromkeys(parts), key=_rank)
-    own = [_focus(fault, cause) for cause in ordered]
-    return (*_last_words(fault), *own, replace(fault, output_tail=""))
+    return (*_last_words(fault), *(_focus(fault, cause) for cause in ordered))
 
 
 def _parts(cause: Cause) -> Iterator[Cause]:
     for root in text.roots(cause.message):
         yield replace(cause, message=root)
-    yield replace(cause, message=text.clean(cause.message))
+    yield replace(cause, message=text.clean(cause.message) or cause.message)
 
 
 def _rank(cause: Cause) -> int:

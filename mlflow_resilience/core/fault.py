@@ -174,8 +174,7 @@ def _chain(exception: BaseException) -> Iterator[Cause]:
         if relation is not None:
             yield Cause(type(error).__name__, _stored(told, _MESSAGE), relation)
         for name, message in reversed(text.originals(told)):
-            if (name, message) != (type(error).__name__, told):
-                yield Cause(name, _stored(message, _MESSAGE), "text")
+            yield Cause(name, _stored(message, _MESSAGE), "text")
 
 
 def _family(exception: BaseException) -> Iterator[tuple[BaseException, Relation | None]]:

@@ -15,6 +15,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x08")
 _RANK = re.compile(r"^ *\d{1,4}: ?")
 _PREFIX = re.compile(
     r"> ?"  # quoted
+    r"| *(?:\| ?|\+ (?=Exc)|\+[-+ \d]+$)"  # of an exception group
     r"|\[\d+,\d+\]<std(?:err|out)>: ?"  # mpirun
     r"|\(\w[\w .:-]*\bpid=\d+[^)]*\) ?"  # ray
     r"|\[?(?:rank|worker|task|node|default|proc\w*)[-_ ]?\d+\]?(?::| \||(?<=\]))(?: |$)"

@@ -73,7 +73,8 @@ def train(
             judge.end("FINISHED", trainer.position)
             return result
         except (SystemExit, GeneratorExit):  # asked for in code: no fault
-            judge.end("KILLED", trainer.position)
+            if judge.log.is_open:
+                judge.end("KILLED", trainer.position)
             raise
         except BaseException as error:
             # Judged here, acted on below: in here the traceback keeps the failed step's tensors alive.

@@ -18,7 +18,7 @@ _NODE = re.compile(r"\[\[.*?\]\]|\[Op:\w+\]")
 _STACK_LINE = re.compile(r'^\s*File "[^"]*", line \d+')
 _NOISE_LINE = re.compile(
     r"^\s*(?:Graph execution error|Detected at node|Node: |Stack trace for op|<stack traces|Hint: |"
-    r"\d+ successful operations|\d+ derived errors|\d+ root error|Traceback \(most recent)"
+    r"[~^]+\s*$|\d+ successful operations|\d+ derived errors|\d+ root error|Traceback \(most recent)"
 )
 _REST_IS_STACK = re.compile(r"^\s*(?:Original stack trace for|Errors may have originated|Function call stack)")
 

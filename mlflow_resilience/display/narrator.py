@@ -15,6 +15,7 @@ class Progress:
 
     attempt: int = 0
     step: int = 0
+    epochs_done: int = 0
     phase: str = "start"
     steps_per_epoch: int | None = None
     epochs: int | None = None
@@ -25,20 +26,16 @@ class Progress:
         return self.steps_per_epoch * self.epochs if self.steps_per_epoch and self.epochs else None
 
     @property
-    def epoch(self) -> int | None:
-        """The epoch that is under way, from 1."""
-        if not self.steps_per_epoch:
-            return None
-        epoch = self.step // self.steps_per_epoch + 1
-        return min(epoch, self.epochs) if self.epochs else epoch
-
-    @property
     def where(self) -> str:
         """``attempt 2, epoch 3/10``."""
         parts = [f"attempt {self.attempt}"] if self.attempt > 1 else []
-        if self.epoch is not None:
-            parts.append(f"epoch {self.epoch}" + (f"/{self.epochs}" if self.epochs else ""))
+        if self.attempt:
+            parts.append(f"epoch {self.numbered(self.epochs_done + 1)}")
         return ", ".join(parts) or self.phase
+
+    def numbered(self, epoch: int) -> str:
+        """``3/10``, as far as that is known."""
+        return f"{min(epoch, self.epochs)}/{self.epochs}" if self.epochs else str(epoch)
 
 
 class Narrator:
@@ -56,6 +53,7 @@ class Narrator:
     def _attempt(self, entry: Entry) -> list[str]:
         self.progress.attempt = int(entry.get("attempt") or 0)
         self.progress.step = int(entry.get("step") or 0)
+        self.progress.epochs_done = int(entry.get("epoch") or 0)
         if self.progress.attempt <= 1:
             return []
         return [f"attempt {self.progress.attempt} goes on from step {self.progress.step}{_changed(entry)}"]
@@ -74,15 +72,19 @@ class Narrator:
             self.progress.step = max(self.progress.step, int(step))
             if "/" not in key:
                 by_step.setdefault(int(step), {})[key] = float(value)
-        for metrics in by_step.values():
-            self.progress.metrics = metrics
-        return [self._epoch_line(step, metrics) for step, metrics in by_step.items()]
+        return [self._epoch_ended(step, metrics) for step, metrics in by_step.items()]
 
-    def _epoch_line(self, step: int, metrics: Mapping[str, float]) -> str:
-        each = self.progress.steps_per_epoch
-        of = f"/{self.progress.epochs}" if self.progress.epochs else ""
-        begin = f"epoch {-(-step // each)}{of}, step {step}" if each else f"step {step}"
-        return f"{begin}: {in_words(metrics)}"
+    def _epoch_ended(self, step: int, metrics: dict[str, float]) -> str:
+        progress = self.progress
+        if progress.epochs_done == 0 and progress.steps_per_epoch is None:
+            progress.steps_per_epoch = step
+        progress.epochs_done += 1
+        progress.metrics = metrics
+        return f"epoch {progress.numbered(progress.epochs_done)}, step {step}: {in_words(metrics)}"
+
+    def _job(self, entry: Entry) -> list[str]:
+        self.progress.epochs = (entry.get("config") or {}).get("epochs") or self.progress.epochs
+        return []
 
     def _event(self, entry: Entry) -> list[str]:
         data = entry.get("data") or {}
@@ -92,6 +94,7 @@ class Narrator:
         return [str(entry.get("text") or "")]
 
     _tellers: ClassVar[dict[str, Callable[[Narrator, Entry], list[str]]]] = {
+        "job": _job,
         "attempt": _attempt,
         "points": _points,
         "event": _event,

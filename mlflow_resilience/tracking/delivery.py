@@ -31,6 +31,7 @@ from mlflow_resilience.tracking.runs import Runs
 from mlflow_resilience.tracking.state import SenderState
 from mlflow_resilience.tracking.store import patient
 
+OURS = ("resilience.", "mlflow.note.")
 LOGGED_ARTIFACTS, NOTE = "mlflow.loggedArtifacts", "mlflow.note.content"
 NOTE_MARK = "\n\n<!-- resilience -->\n"
 
@@ -160,7 +161,7 @@ class Delivery:
         items = []
         for name, raw in tags.items():
             key, (text, cut) = limits.key(name), limits.value(raw, limits.TAG)
-            if cut and key != NOTE:
+            if cut and not key.startswith(OURS):
                 self.problem(f"tag {key} of {_name(run)}", "over-long, and cut")
             items.append(RunTag(key, text))
         self._in_batches(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from mlflow_resilience.spool.folder import JobFolder
+from mlflow_resilience.tracking.continuing import Continuing
 from mlflow_resilience.tracking.heartbeat import TAG, now
 from mlflow_resilience.tracking.link import Link, connect
 from mlflow_resilience.tracking.operations import Documents, EndRun, OpenRun, Operation, Say
 from mlflow_resilience.tracking.pace import Later
 from mlflow_resilience.tracking.publisher import Publisher
 from mlflow_resilience.tracking.refusals import judge
-from mlflow_resilience.tracking.runs import NoSuchRun
+from mlflow_resilience.tracking.runs import NoSuchRun, is_ended
 from mlflow_resilience.tracking.scout import Scout
 from mlflow_resilience.tracking.state import SenderState
 
@@ -23,6 +25,7 @@ class Executor:
 
     def __init__(self, folder: JobFolder, state: SenderState, scout: Scout, publisher: Publisher) -> None:
         self._folder, self._state, self._scout, self._publisher = folder, state, scout, publisher
+        self._continuing = Continuing(state, folder.artifacts / "earlier")
         self._link: Link | None = None
         self._ending = False
 
@@ -61,7 +64,8 @@ class Executor:
                 self._ending = True
                 self.link.heartbeat.stop()
                 self._guard(operation, self.link.delivery.runs.fold_twins)
-            self._guard(operation, lambda: self.link.delivery.execute(operation))
+            adapted = self._continuing.adapt(operation)
+            self._guard(operation, lambda: self.link.delivery.execute(adapted))
             if isinstance(operation, OpenRun):
                 self._check_opened(operation)
 
@@ -73,6 +77,22 @@ class Executor:
             self._reopen(self._state.run_id)
         if self._publisher.due():
             self._guard(Documents(), self._publish)
+
+    def abandon(self) -> bool:
+        """The job's folder is gone: once its owner is too, close its runs. True when that is done."""
+        if self._scout.is_owner_alive():
+            return False
+        self._ending = True
+        for run, run_id in self._state.runs.items():
+            self._guard(Documents(), partial(self._close, run, run_id))
+        return True
+
+    def _close(self, run: str, run_id: str) -> None:
+        if is_ended(self.link.client.get_run(run_id)):
+            return
+        if run == "job":
+            self.link.client.set_tag(run_id, "resilience.outcome", "failed")
+        self.link.client.set_terminated(run_id, "FAILED")
 
     def note(self, operation: Operation, why: str) -> None:
         """Say what was refused."""
@@ -90,7 +110,9 @@ class Executor:
         return not self._ending and not self._scout.ended and self._scout.is_owner_alive()
 
     def _publish(self) -> None:
-        self._publisher.publish(self._scout.record, self.link.delivery)
+        if (run_id := self._state.run_id) is not None:
+            self._continuing.fetch(self.link.client, run_id)
+            self._publisher.publish(self._scout.record, self.link.delivery, self._continuing)
 
     def _reopen(self, run_id: str) -> None:
         self._guard(Documents(), lambda: self.link.client.update_run(run_id, status="RUNNING"))

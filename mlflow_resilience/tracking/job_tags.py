@@ -11,6 +11,15 @@ from mlflow_resilience.spool.summary import semantic_changes_line
 from mlflow_resilience.tracking.operations import RunKey
 
 
+def owner(entry: Entry) -> dict[str, Any]:
+    """Who runs the job: whether its run is still owned can be told from these."""
+    prefix = "resilience.worker_" if entry.get("role") == "worker" else "resilience."
+    tags = {f"{prefix}pid": entry.get("pid"), "resilience.host": entry.get("host")}
+    if ticks := entry.get("start_ticks"):
+        tags[f"{prefix}pid_start_ticks"] = ticks
+    return tags
+
+
 def counts(record: JobRecord) -> dict[str, Any]:
     """Attempts, faults and their classes, of this job run and over the lineage."""
     tags: dict[str, Any] = {"resilience.attempts": len(record.attempts), "resilience.faults": len(record.faults)}

@@ -160,7 +160,7 @@ def refuse(reason: str) -> dict[str, Any]:
     return {**fresh(reason), "refused": reason}
 
 
-def carried_entry(folder: JobFolder, resumed: Entry) -> list[list[Any]]:
+def carried_points(folder: JobFolder, resumed: Entry) -> list[list[Any]]:
     """The earlier job's points up to the step that was really resumed from."""
     points = atomic.read_json(folder.artifacts / CARRIED) or []
     step = int(resumed.get("from_step") or 0)

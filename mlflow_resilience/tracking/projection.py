@@ -88,10 +88,7 @@ class Projection:
         return [SetTags("job", tags), LogParams("job", entry.get("params") or {})]
 
     def _on_owner(self, entry: Entry) -> list[Operation]:
-        tags = {"resilience.host": entry.get("host"), "resilience.pid": entry.get("pid")}
-        if ticks := entry.get("start_ticks"):
-            tags["resilience.pid_start_ticks"] = ticks
-        return [SetTags("job", tags)] if entry.get("role") != "worker" else []
+        return [SetTags("job", job_tags.owner(entry))]
 
     def _run_of(self, entry: Entry) -> RunKey:
         run = entry.get("run", "job")

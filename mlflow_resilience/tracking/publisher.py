@@ -13,11 +13,13 @@ from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.record import JobRecord
 from mlflow_resilience.spool.summary import description_markdown
 from mlflow_resilience.tracking import documents
+from mlflow_resilience.tracking.continuing import Continuing
 from mlflow_resilience.tracking.delivery import Delivery
-from mlflow_resilience.tracking.operations import SendFile, SendText
+from mlflow_resilience.tracking.operations import SendFile
 from mlflow_resilience.tracking.rendering import Renderers
 
 EVERY_SECONDS = 30.0
+SHARE = 40  # and so many times what it took last: training comes first
 _log = logging.getLogger(__name__)
 
 
@@ -51,6 +53,9 @@ class Publisher:
 
     def __init__(self, files: EventFiles, renderers: Renderers) -> None:
         self._files, self._renderers = files, renderers
+        self._outbox = files.events.parent / "outbox"
+        self._outbox.mkdir(exist_ok=True)
+        self._pause = EVERY_SECONDS
         self._sent: dict[str, str] = {}
         self._changed = False
         self._last = time.monotonic()
@@ -61,27 +66,31 @@ class Publisher:
 
     def due(self) -> bool:
         """Whether to publish now, while the job runs."""
-        return self._changed and time.monotonic() - self._last >= EVERY_SECONDS
+        return self._changed and time.monotonic() - self._last >= self._pause
 
-    def publish(self, record: JobRecord, delivery: Delivery) -> None:
+    def publish(self, record: JobRecord, delivery: Delivery, earlier: Continuing) -> None:
         """Send all that has changed. Errors that may pass are raised; a second call goes on from there."""
-        self._last, self._changed = time.monotonic(), False
+        started = time.monotonic()
+        self._last, self._changed = started, False
         delivery.note(description_markdown(record))
         for file in (self._files.events, self._files.quarantine):
-            if file.exists() and self._is_new(file.name, file.read_bytes()):
-                delivery.execute(SendFile("job", str(file), documents.FOLDER))
-                self._keep(file.name, file.read_bytes())
-        table = documents.attempts_table(record)
-        if self._is_new("attempts.json", table.encode()):
-            delivery.execute(SendText("job", table, f"{documents.FOLDER}/attempts.json"))
-            delivery.table_tag(f"{documents.FOLDER}/attempts.json")
-            self._keep("attempts.json", table.encode())
+            if file.exists():
+                self._send(file.name, earlier.earlier_lines(file.name) + file.read_bytes(), delivery)
+        table = earlier.table(documents.attempts_table(record))
+        self._send("attempts.json", table.encode(), delivery)
+        delivery.table_tag(f"{documents.FOLDER}/attempts.json")
         for path, data in self._rendered(record, delivery):
-            local = self._files.events.parent / Path(path).name
-            local.write_bytes(data)
-            folder = f"{documents.FOLDER}/{Path(path).parent}"
-            delivery.execute(SendFile("job", str(local), folder))
-            self._keep(path, data)
+            self._send(path, data, delivery)
+        self._pause = max(EVERY_SECONDS, SHARE * (time.monotonic() - started))
+
+    def _send(self, path: str, data: bytes, delivery: Delivery) -> None:
+        digest = hashlib.sha256(data).hexdigest()
+        if self._sent.get(path) == digest:
+            return
+        local = self._outbox / Path(path).name
+        local.write_bytes(data)
+        delivery.execute(SendFile("job", str(local), f"{documents.FOLDER}/{Path(path).parent}"))
+        self._sent[path] = digest
 
     def _rendered(self, record: JobRecord, delivery: Delivery) -> Iterator[tuple[str, bytes]]:
         for path, render in self._renderers.items():
@@ -91,11 +100,5 @@ class Publisher:
                 _log.exception("%s could not be made", path)
                 delivery.problem(f"{documents.FOLDER}/{path}", f"could not be made: {type(error).__name__}: {error}")
                 continue
-            if data and self._is_new(path, data):
+            if data:
                 yield path, data
-
-    def _is_new(self, name: str, data: bytes) -> bool:
-        return self._sent.get(name) != hashlib.sha256(data).hexdigest()
-
-    def _keep(self, name: str, data: bytes) -> None:
-        self._sent[name] = hashlib.sha256(data).hexdigest()

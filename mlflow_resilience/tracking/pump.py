@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mlflow_resilience.spool.codec import Reader
+from mlflow_resilience.spool.codec import Entry, Reader
 from mlflow_resilience.tracking import limits
 from mlflow_resilience.tracking.operations import LogMetrics, LogParams, Operation, SetTags
 from mlflow_resilience.tracking.projection import Projection
@@ -48,12 +48,19 @@ class Pump:
         """The operation that is to be carried out next."""
         return self._work[0] if self._work else None
 
+    def _operations(self, entry: Entry) -> list[Operation]:
+        try:
+            return self._projection.add(entry)
+        except Exception as error:  # an entry that makes no sense costs itself alone
+            self._state.problem(f"journal entry {entry.get('kind')}", f"{type(error).__name__}: {error}")
+            return []
+
     def _fill(self) -> None:
         """Take entries until there is a batch, or something that is not delivered in bulk."""
         gathered: list[Operation] = []
         points = 0
         for entry, offset in self._reader.poll():
-            operations = self._projection.add(entry)
+            operations = self._operations(entry)
             self.delivered += 1
             self._offset = max(self._offset, offset)
             if offset <= self._state.cursor:

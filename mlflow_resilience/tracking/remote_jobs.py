@@ -79,10 +79,14 @@ def is_living(tags: dict[str, str]) -> bool:
     """Whether the job still runs: certain on this host, by its heartbeat on another."""
     if tags.get("resilience.outcome") != "running":
         return False
-    if tags.get("resilience.host") == host():
-        ticks = number(tags.get("resilience.pid_start_ticks"))
-        return is_alive(int(number(tags.get("resilience.pid"))), int(ticks) or None)
+    if tags.get("resilience.host") == host() and "resilience.pid" in tags:
+        return any(_is_process_alive(tags, prefix) for prefix in ("resilience.", "resilience.worker_"))
     return not heartbeat.is_stale(tags.get(heartbeat.TAG))
+
+
+def _is_process_alive(tags: dict[str, str], prefix: str) -> bool:
+    ticks = int(number(tags.get(f"{prefix}pid_start_ticks")))
+    return is_alive(int(number(tags.get(f"{prefix}pid"))), ticks or None)
 
 
 def with_checkpoint(client: MlflowClient, experiment_id: str, found: Candidate) -> Candidate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import Any
@@ -16,6 +17,7 @@ from mlflow_resilience.tracking.publisher import EventFiles
 
 FOREIGN_SECONDS = 45.0  # a foreign owner whose folder stands still for so long counts as dead
 DEAD_SECONDS = 1.0
+CARRIED_POINTS = 10_000
 LIVELY = frozenset({"points", "gauges", "times", "artifact", "params", "tags"})  # no reason to render anew at once
 
 
@@ -36,11 +38,12 @@ class Scout:
         """Take in what is new."""
         for entry, _ in self._reader.poll():
             self.entries += 1
-            self.record.add(entry)
+            with contextlib.suppress(Exception):  # the pump reports an entry that makes no sense
+                self.record.add(entry)
             self._files.add(entry)
             kind = entry.get("kind")
             self.changed |= kind not in LIVELY or kind == "points"
-            self._carried |= kind == "carried"
+            self._carried |= kind == "carried" and entry.get("last", True)
             if kind == "ask" and not self.answer_path(entry).exists():
                 self.asks.append(entry)
 
@@ -63,6 +66,14 @@ class Scout:
     def append(self, kind: str, /, **fields: Any) -> None:
         """Add an entry of our own, durably, and take it in."""
         self._journal.append(kind, durable=True, **fields)
+        self.poll()
+
+    def carry(self, points: list[Any]) -> None:
+        """Write the earlier job's curve into our journal, in entries of bounded size."""
+        for start in range(0, len(points) + 1, CARRIED_POINTS):
+            part = points[start : start + CARRIED_POINTS]
+            self._journal.append("carried", points=part, last=start + CARRIED_POINTS > len(points))
+        self._journal.flush()
         self.poll()
 
     def say(self, operation: Say) -> None:

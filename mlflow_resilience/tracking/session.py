@@ -10,7 +10,7 @@ from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking.answering import Answering
 from mlflow_resilience.tracking.environment import environment_tags
 from mlflow_resilience.tracking.executing import Executor
-from mlflow_resilience.tracking.lookup import carried_entry
+from mlflow_resilience.tracking.lookup import carried_points
 from mlflow_resilience.tracking.operations import OpenRun
 from mlflow_resilience.tracking.pace import Later, Pace
 from mlflow_resilience.tracking.projection import Projection
@@ -47,7 +47,7 @@ class Session:
     def run(self) -> int:
         """Until all is delivered (0), or it is given up: unreachable (3), or a store that can never work (4)."""
         try:
-            while True:
+            while self.folder.journal.exists():
                 self._look()
                 worked = self._deliver()
                 self._save()
@@ -55,9 +55,24 @@ class Session:
                     return code
                 if not worked:
                     time.sleep(TICK_SECONDS)
+            return self._abandon()
         finally:
             self._executor.close()
             self._save(force=True)
+
+    def _abandon(self) -> int:
+        """Somebody removed the job's folder. Nothing more can be delivered, but its runs can be closed."""
+        _log.error("the folder of job %s is gone", self.folder.job_id)
+        begun = time.monotonic()
+        while time.monotonic() - begun < self.patience or self.scout.is_owner_alive():
+            try:
+                self._executor.connect(0)
+                if self._executor.abandon():
+                    break
+            except Later as later:
+                _log.warning("waiting: %s", redact(later.text))
+            time.sleep(1.0)
+        return GAVE_UP
 
     def hurry(self) -> None:
         """We are asked to end: be less patient. While the job lives, its sender stays."""
@@ -68,7 +83,7 @@ class Session:
         self._answering.answer()
         resumed = self.scout.to_carry
         if resumed is not None:
-            self.scout.append("carried", points=carried_entry(self.folder, resumed))
+            self.scout.carry(carried_points(self.folder, resumed))
         if self.scout.bury():
             _log.warning("the owner of job %s is gone without a word: its runs are closed", self.folder.job_id)
         if self.scout.ended and self._end_seen is None:
@@ -130,6 +145,8 @@ class Session:
         return None
 
     def _save(self, force: bool = False) -> None:
+        if not self.folder.path.is_dir():
+            return
         self.state.pending = max(self.scout.entries - self._pump.delivered, 0) + (self._pump.waiting is not None)
         if force or repr(self.state) != self._saved:
             self.state.save(self.folder.sender_state)

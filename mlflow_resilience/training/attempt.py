@@ -14,7 +14,7 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase, Position
 from mlflow_resilience.errors import Divergence
-from mlflow_resilience.training import batches, boundary, callback_state, learning_rate, randomness, state
+from mlflow_resilience.training import batches, boundary, build, callback_state, learning_rate, randomness, state
 from mlflow_resilience.training.batches import DataPosition, Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.callbacks import Closing, Opening
@@ -94,8 +94,6 @@ class Attempt:
         initial_epoch = plan.initial_epoch if meta is None else meta["position"]["epoch"]
         if meta is not None and self._stopped(meta):
             initial_epoch = plan.epochs
-        self.boundary = Boundary(self.model)
-        boundary.hold_updates(self.model, self.boundary)
         self.model.train_function = None  # one traced by an earlier fit knows nothing of this boundary
         try:
             callbacks = [Opening(self), *self._all_callbacks(), Closing(self)]
@@ -109,7 +107,10 @@ class Attempt:
         return [*self.plan.callbacks, self.plan.history]
 
     def begin(self) -> None:
-        """Keras is about to train: put our step in its place."""
+        """Keras is about to train: put our step in the place of its own."""
+        build.build(self.model, self.feed.element_spec)  # what the first step would create must be there to be restored
+        self.boundary = Boundary(self.model)
+        boundary.hold_updates(self.model, self.boundary)
         self.model.train_function = Step(self.model, self, self.model.train_function)
         self.enter("start")
         meta = self._meta
@@ -181,7 +182,7 @@ class Attempt:
         floats = {name: float(value) for name, value in logs.items() if _is_number(value)}
         self.watch.epoch_ended(epoch, self.position, floats)
         self.position = replace(self.position, epoch=epoch + 1, step=0)
-        self.feed.position.step = 0
+        self.feed.epoch_ended()
         self.watch.boundary(self, epoch_end=True)
 
     def _refuse_divergence(self) -> None:

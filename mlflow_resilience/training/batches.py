@@ -8,6 +8,7 @@ the data, and `PositionedEpochIterator` is Keras's epoch iterator able to begin 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,7 +63,8 @@ class Feed(DataAdapter):
         self.arguments = arguments
         self.training = training
         self.start = start
-        self.position = DataPosition()
+        self.position = dataclasses.replace(start) if start is not None else DataPosition()
+        self.element_spec: Any = None  # known once the dataset is made
         self.recall = False  # the next step was done before the resume: its results are to be recalled, not repeated
         self._adapter: DataAdapter | None = None
         self._fresh = True
@@ -77,7 +79,9 @@ class Feed(DataAdapter):
         return self._adapter
 
     def get_tf_dataset(self) -> Any:
-        return self.adapter.get_tf_dataset()
+        dataset = self.adapter.get_tf_dataset()
+        self.element_spec = dataset.element_spec
+        return dataset
 
     @property
     def num_batches(self) -> int | None:
@@ -109,8 +113,9 @@ class Feed(DataAdapter):
         )
 
     def on_epoch_begin(self) -> None:
-        if self.start is not None and self.py_dataset is not None and self.start.random is not None:
-            randomness.restore(self.start.random, only=("python", "numpy"))
+        if self.start is not None and self.py_dataset is not None:
+            if self.start.random is not None:
+                randomness.restore(self.start.random, only=("python", "numpy"))
             for name, value in self.start.attributes.items():
                 setattr(self.py_dataset, name, value)
         self.position.random = randomness.capture() if self.is_python else None
@@ -125,6 +130,13 @@ class Feed(DataAdapter):
             return
         self._fresh = False
         self.adapter.on_epoch_end()
+
+    def epoch_ended(self) -> None:
+        """Between two epochs: what the user's dataset has changed in itself by now is what the next one starts with."""
+        self.position.step = 0
+        self.position.random = None
+        if self.py_dataset is not None:
+            self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
 
     def open(self, dataset: Any) -> Cursor:
         """A new iterator on ``dataset``."""
@@ -154,7 +166,7 @@ class PositionedEpochIterator(keras_trainer.TFEpochIterator):
     def reset(self) -> None:
         super().reset()
         feed = self.data_adapter
-        if isinstance(feed, Feed) and feed.start is not None:
+        if isinstance(feed, Feed) and feed.start is not None and feed.start.num_batches is not None:
             self._num_batches = feed.start.num_batches
             self._steps_seen = feed.start.steps_seen
 

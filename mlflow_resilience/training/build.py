@@ -60,4 +60,4 @@ def _metrics_built(model: keras.Model) -> bool:
 
 
 def _is_whole(model: keras.Model) -> bool:
-    return bool(model.built) and _metrics_built(model) and all(o.built for o in state.optimizers(model))
+    return bool(model.built) and all(optimizer.built for optimizer in state.optimizers(model))

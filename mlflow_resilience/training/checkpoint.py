@@ -47,7 +47,7 @@ def digest_of(arrays: dict[str, np.ndarray]) -> str:
 
 def write(folder: Path, state: TrainingState) -> Checkpoint:
     """Write ``state`` below ``folder``. Raises OSError; nothing remains under a final name then."""
-    arrays = {name: np.ascontiguousarray(value) for name, value in state.arrays().items()}
+    arrays = state.arrays()
     position = Position(**state.meta["position"])
     final = folder / f"step-{position.global_step:010d}"
     temporary = folder / f".writing-{final.name}-{os.getpid()}"
@@ -145,4 +145,4 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+    return hashlib.sha256(np.asarray(array, order="C").reshape(-1).view(np.uint8)).hexdigest()

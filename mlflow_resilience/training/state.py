@@ -29,7 +29,7 @@ class TrainingState:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The tensors as arrays on the host."""
-        return {name: np.asarray(value) for name, value in self.tensors.items()}
+        return {name: np.asarray(value, order="C") for name, value in self.tensors.items()}
 
 
 def optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:

@@ -30,6 +30,10 @@ from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.stopwatch import Stopwatch
 
 
+#: The groups of variables that outlive an epoch.
+_LASTING = ("model", "optimizer")
+
+
 @dataclass(kw_only=True)
 class Ports:
     """What the trainer uses of the job around it."""
@@ -91,9 +95,10 @@ class KerasTrainer(Watch):
 
     def attempt(self) -> keras.callbacks.History:
         settings = self._ports.judge.settings
-        self._tell_changes(settings, self._position.global_step)
         plan = dataclasses.replace(self._plan, resume=self._resume)
         held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
+        self._told = held
+        self._tell_changes(settings, self._position.global_step)
         self._attempt = Attempt(plan, settings, self, self._fit, held=held)
         self._ports.keeper.restart(self._position)
         try:
@@ -174,8 +179,7 @@ class KerasTrainer(Watch):
 
     def digest(self) -> str:
         """The digest of the model and its optimiser as they are now."""
-        groups = ("model", "optimizer")
-        return checkpoint.digest_of({name: np.asarray(v.value) for name, v in state.named(self._plan.model, groups)})
+        return checkpoint.digest_of({name: np.asarray(v.value) for name, v in state.named(self._plan.model, _LASTING)})
 
     # -- within ------------------------------------------------------------------------------------------------------
 
@@ -192,7 +196,7 @@ class KerasTrainer(Watch):
     def _initial_state(self) -> TrainingState:
         arrays: dict[str, Any] = {}
         meta = {"callbacks": callback_state.capture([*self._plan.callbacks, self._plan.history], arrays)}
-        return TrainingState(tensors={**state.snapshot(self._plan.model), **arrays}, meta=meta)
+        return TrainingState(tensors={**state.snapshot(self._plan.model, _LASTING), **arrays}, meta=meta)
 
     def _roll_back(self, decision: Decision) -> None:
         self._ports.keeper.wait()
@@ -206,7 +210,7 @@ class KerasTrainer(Watch):
         self._resume = None
         if self._initial is None:
             raise checkpoint.CheckpointError("there is no checkpoint, and the state at the start was not kept")
-        state.restore(self._plan.model, self._initial.tensors)
+        state.restore(self._plan.model, self._initial.tensors, _LASTING)
         callbacks = [*self._plan.callbacks, self._plan.history]
         callback_state.restore(callbacks, self._initial.meta["callbacks"], self._initial.tensors)
 

@@ -15,12 +15,17 @@ def points(step: int, **metrics: float) -> dict[str, Any]:
     return {"kind": "points", "attempt": 1, "points": [[key, step, value, 0] for key, value in metrics.items()]}
 
 
-FIT = {"kind": "event", "name": "fit", "data": {"epochs": 10, "steps_per_epoch": 45}}
+def attempt(number: int, step: int = 0, epoch: int = 0) -> dict[str, Any]:
+    return {"kind": "attempt", "attempt": number, "step": step, "epoch": epoch, "settings": {}}
+
+
+JOB = {"kind": "job", "config": {"epochs": 10}}
 
 
 def test_an_epoch_is_one_line_and_a_batch_none() -> None:
     narrator = Narrator()
-    narrator.lines(FIT)
+    narrator.lines(JOB)
+    narrator.lines(attempt(1))
     assert narrator.lines(points(44, **{"batch/loss": 0.3})) == []
     assert narrator.lines(points(45, loss=0.25, val_accuracy=0.97654)) == [
         "epoch 1/10, step 45: loss 0.25, val_accuracy 0.9765"
@@ -28,8 +33,18 @@ def test_an_epoch_is_one_line_and_a_batch_none() -> None:
     assert (narrator.progress.step, narrator.progress.total, narrator.progress.where) == (45, 450, "epoch 2/10")
 
 
-def test_without_knowing_the_epochs_length_the_step_is_told() -> None:
-    assert Narrator().lines(points(45, loss=0.25)) == ["step 45: loss 0.25"]
+def test_an_attempt_goes_on_counting_epochs_from_where_it_begins() -> None:
+    narrator = Narrator()
+    narrator.lines(attempt(2, step=99, epoch=2))
+    assert narrator.progress.where == "attempt 2, epoch 3"
+    assert narrator.lines(points(135, loss=0.25)) == ["epoch 3, step 135: loss 0.25"]
+    assert narrator.progress.total is None, "an epoch's length cannot be told from a part of one"
+
+
+def test_a_fit_that_tells_its_length_is_believed() -> None:
+    narrator = Narrator()
+    narrator.lines({"kind": "event", "name": "fit", "data": {"epochs": 4, "steps_per_epoch": 25}})
+    assert narrator.progress.total == 100
 
 
 def test_a_fault_is_one_line_and_a_stop_has_its_hint() -> None:

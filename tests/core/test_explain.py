@@ -16,11 +16,11 @@ from mlflow_resilience.explain import explain
 LOGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "logs.json").read_text())
 
 STARTUP = """\
-2024-05-01 12:00:00.1: E external/xla/cuda_dnn.cc:9261] Unable to register cuDNN factory: one has already been registered
+2024-05-01 12:00:00.1: E external/xla/cuda_dnn.cc:9261] Unable to register cuDNN factory: already registered
 2024-05-01 12:00:00.2: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not find TensorRT
 2024-05-01 12:00:00.3: W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: \
 libcudart.so.11.0: cannot open shared object file: No such file or directory
-2024-05-01 12:00:00.4: E tensorflow/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no device is detected
+2024-05-01 12:00:00.4: E tensorflow/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no device
 WARNING:tensorflow:multiprocessing can interact badly with TensorFlow, causing nondeterministic deadlocks.
 """
 OUT_OF_MEMORY = """\

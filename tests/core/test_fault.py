@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ class OwnError(ValueError):
 def raise_chained() -> None:
     try:
         try:
-            open("/no/such/file")
+            Path("/no/such/file").read_text()
         except OSError as error:
             raise OwnError("cannot read") from error
     except OwnError:
@@ -54,7 +55,7 @@ def test_suppressed_context_is_left_out() -> None:
 
     def raiser() -> None:
         try:
-            {}["x"]
+            dict[str, int]()["x"]
         except KeyError:
             raise OwnError("better said") from None
 

@@ -172,6 +172,9 @@ def test_an_exit_asked_for_is_no_fault() -> None:
         fit(FakeTrainer([(5, lambda: SystemExit(3))]), entries=entries)
     assert entries.of("fault") == []
     assert entries.of("attempt_ended")[0]["status"] == "KILLED"
+    with pytest.raises(SystemExit):
+        fit(FakeTrainer([(5, odd)], in_prepare=[SystemExit]), entries=(between := Entries()))
+    assert [entry["status"] for entry in between.of("attempt_ended")] == ["FAILED"], "no attempt was open by then"
 
 
 def test_a_decision_made_in_the_step_is_kept() -> None:
@@ -191,7 +194,9 @@ def test_a_decision_made_in_the_step_is_kept() -> None:
     assert len(entries.of("fault")) == 1
 
 
-kinds = st.sampled_from([odd, unreachable, MemoryError, KeyError, lambda: RuntimeError("barrier timed out: task 1 lost")])
+kinds = st.sampled_from(
+    [odd, unreachable, MemoryError, KeyError, lambda: RuntimeError("barrier timed out: task 1 lost")]
+)
 
 
 @settings(deadline=None)

@@ -49,7 +49,9 @@ def note(log: AttemptLog, at: Fault, decision: Decision) -> None:
         log.add({"kind": "attempt_ended", "attempt": attempt, "status": "FAILED"})
 
 
-def run(name: str, steps: list[int], *, can: Capabilities = STEP, policy: Policy | None = None, **facts: Any) -> list[Decision]:
+def run(
+    name: str, steps: list[int], *, can: Capabilities = STEP, policy: Policy | None = None, **facts: Any
+) -> list[Decision]:
     """The decisions about one fault after another, until one stops."""
     log, decisions = AttemptLog(), list[Decision]()
     for step in steps:
@@ -71,7 +73,9 @@ def told(decisions: list[Decision]) -> list[str]:
 
 def test_device_memory_splits_in_place_then_grows_in_a_new_process() -> None:
     """Pieces double at the same place; when a piece is one record, memory growth is tried; then it does not fit."""
-    decisions = run("device_oom", [5] * 9, batch_size=4, message="OOM when allocating tensor with shape[9] and type float")
+    decisions = run(
+        "device_oom", [5] * 9, batch_size=4, message="OOM when allocating tensor with shape[9] and type float"
+    )
     assert told(decisions) == ["in_place", "in_place", "new_process", "no_progress"]
     assert [decision.settings.accumulation for decision in decisions[:3]] == [2, 4, 4]
     assert decisions[2].settings.memory_growth
@@ -220,7 +224,9 @@ def test_strict_changes_no_result() -> None:
     assert judged("device_oom", policy=strict).settings.accumulation == 2
     inexact = replace(STEP, exact_split=False)
     assert judged("device_oom", policy=strict, can=inexact).settings == Settings(memory_growth=True)
-    assert judged("device_oom", policy=strict, can=inexact, at=fault(phase="validation")).settings.validation_pieces == 2
+    assert (
+        judged("device_oom", policy=strict, can=inexact, at=fault(phase="validation")).settings.validation_pieces == 2
+    )
 
 
 def test_a_budget_takes_the_place_of_the_ladders_length() -> None:
@@ -295,8 +301,8 @@ def test_a_class_of_ones_own() -> None:
 def test_one_readable_line() -> None:
     """What, where, what is done, why."""
     assert judged("device_oom", at=fault(99, exception="ResourceExhaustedError")).text == (
-        "device_oom (ResourceExhaustedError) in step 100 (epoch 1): each batch in 2 micro-batches, the same step again, "
-        "because it is the first of its class"
+        "device_oom (ResourceExhaustedError) in step 100 (epoch 1): each batch in 2 micro-batches, the same step "
+        "again, because it is the first of its class"
     )
     waiting = judged("transient_io", at=fault(99, phase="callback"), can=ALONE).text
     assert waiting == (
@@ -305,7 +311,9 @@ def test_one_readable_line() -> None:
     )
     assert "new process from the last checkpoint" in judged("unknown", at=fault(signal=9), can=LOOP).text
     assert in_words(Fault(exception="E"), "unknown", "stop", "no_progress").startswith("unknown (E): stop")
-    assert in_words(Fault(exception="E", phase="start"), "unknown", "stop", "no_progress").startswith("unknown (E) in start")
+    assert in_words(Fault(exception="E", phase="start"), "unknown", "stop", "no_progress").startswith(
+        "unknown (E) in start"
+    )
 
 
 def test_a_basis_is_one_of_the_fixed_words() -> None:

@@ -95,13 +95,17 @@ Killed"""
     assert fault.message == "cannot read shard 7"
     assert [cause.message for cause in fault.chain] == ["Killed", "worker died"]
     assert read_fault("2024-01-01 10:00:00 INFO a\n2024-01-01 10:00:00 INFO b\nKilled").signal == signal.SIGKILL
-    assert read_fault("2024-01-01 10:00:00 ERROR it failed\n2024-01-01 10:00:01 INFO a\nEpoch 3/3").message == "it failed"
+    assert (
+        read_fault("2024-01-01 10:00:00 ERROR it failed\n2024-01-01 10:00:01 INFO a\nEpoch 3/3").message == "it failed"
+    )
     assert read_fault("2024-01-01 10:00:00 INFO a\n2024-01-01 10:00:01 INFO b").message == ""
 
 
 def test_levels_of_lines() -> None:
     """The level is read from a word, or from TensorFlow's letter."""
-    told = "2024-01-01 10:00:00,1 ERROR it failed\nE tensorflow/x.cc:3] it failed\nI0000 00:00:17.1 22 x.cc:3] it failed"
+    told = (
+        "2024-01-01 10:00:00,1 ERROR it failed\nE tensorflow/x.cc:3] it failed\nI0000 00:00:17.1 22 x.cc:3] it failed"
+    )
     lines = lines_of(told)
     assert [(line.text, line.level) for line in lines] == [("it failed", "E"), ("it failed", "E"), ("it failed", "I")]
     assert [line.is_notable for line in lines] == [True, True, False]

@@ -8,7 +8,7 @@ import pytest
 
 from mlflow_resilience import recoveries
 from mlflow_resilience.core.failure import FAILURE_CLASSES, Recovery, classify
-from mlflow_resilience.core.fault import Cause, Fault, Phase
+from mlflow_resilience.core.fault import Cause, Fault, Phase, describe
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.recoveries import BUILT_IN, allocation, known
 
@@ -65,7 +65,9 @@ def test_memory_by_device() -> None:
 
 def test_a_full_disk_in_the_guise_of_exhausted_memory() -> None:
     """The class ResourceExhaustedError decides nothing; TensorFlow's hint about memory neither."""
-    told = "x.tempstate1; No space left on device [Op:SaveV2]\nHint: If you want to see allocated tensors when OOM happens"
+    told = (
+        "x.tempstate1; No space left on device [Op:SaveV2]\nHint: If you want to see allocated tensors when OOM happens"
+    )
     assert judged("ResourceExhaustedError", told) == "disk_full"
     assert judged("ResourceExhaustedError", "something else") == "unknown"
 
@@ -107,12 +109,13 @@ def test_an_error_in_user_code_is_unknown() -> None:
     assert judged("RuntimeError", "the reactor melted") == "unknown"
     assert judged("RuntimeError", "sensor shape is invalid") == "unknown"
     assert judged("KeyError", "'label'") == "unknown"
+    assert judged("ValueError", "the time limit is over") == "unknown"
 
 
 def test_complaints_of_a_library_are_told_by_where_they_came_from() -> None:
     """A ValueError raised by Keras about what it was given is a programming error; the same from user code is not."""
-    keras = 'Traceback (most recent call last):\n  File "/x/site-packages/keras/src/layers/x.py", line 3, in f\nValueError: odd'
-    user = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 3, in f\nValueError: odd'
+    told = 'Traceback (most recent call last):\n  File "{}", line 3, in f\nValueError: odd'
+    keras, user = told.format("/x/site-packages/keras/src/layers/x.py"), told.format("/home/u/train.py")
     assert judged("ValueError", "odd", traceback=keras) == "programming_error"
     assert judged("ValueError", "odd", traceback=user) == "unknown"
 
@@ -123,7 +126,9 @@ def test_mlflow_by_origin() -> None:
     log = frame.format("site-packages/mlflow/fluent.py") + frame.format("site-packages/urllib3/c.py")
     assert judged("TimeoutError", "timed out", traceback=log + frame.format("socket.py")) == "tracking"
     auto = frame.format("site-packages/mlflow/utils/autologging_utils/safety.py")
-    assert judged("TimeoutError", "timed out", traceback=auto + frame.format("site-packages/keras/x.py")) == "transient_io"
+    assert (
+        judged("TimeoutError", "timed out", traceback=auto + frame.format("site-packages/keras/x.py")) == "transient_io"
+    )
     assert judged("ValueError", "x", type_names=("mlflow.exceptions.OwnError",)) == "tracking"
     assert judged("ValueError", "x", phase="tracking") == "tracking"
 
@@ -193,6 +198,43 @@ def test_root_cause_over_what_it_led_to() -> None:
     assert judged("UnavailableError", two) == "device_oom"
     everyday = Cause("ModuleNotFoundError", "No module named 'ujson'", "context")
     assert judged("OSError", "[Errno 5] Input/output error", chain=(everyday,)) == "transient_io"
+
+
+PY_FUNCTION = """Graph execution error:
+
+Detected at node EagerPyFunc defined at (most recent call last):
+<stack traces unavailable>
+{0}
+Traceback (most recent call last):
+
+  File "/site-packages/tensorflow/python/autograph/impl/api.py", line 643, in wrapper
+    return func(*args, **kwargs)
+           ^^^^^^^^^^^^^^^^^^^^^
+
+  File "train.py", line 9, in read
+    raise RuntimeError("checkpoint of the shape of a socket")
+
+{0}
+
+
+\t [[{{{{node EagerPyFunc}}}}]]
+\t [[IteratorGetNext]] [Op:__inference_multi_step_on_iterator_203]"""
+
+
+@pytest.mark.parametrize(
+    ("original", "expected"),
+    [
+        ("RuntimeError: melted", "unknown"),
+        ("KeyError: 'label'", "unknown"),
+        ("ValueError: bad record 7", "bad_data"),
+        ("OSError: [Errno 28] No space left on device", "disk_full"),
+        ("NameError: name 'x' is not defined", "programming_error"),
+    ],
+)
+def test_stacks_within_a_message_say_nothing(original: str, expected: str) -> None:
+    """Paths and source lines of the stack that TensorFlow prints into its message are no evidence."""
+    error = RuntimeError(PY_FUNCTION.format(original))
+    assert classify(describe(error), BUILT_IN).failure_class == expected
 
 
 def test_missing_files_by_their_kind() -> None:

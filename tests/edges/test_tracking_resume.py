@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mlflow_resilience.spool.journal import read
-from mlflow_resilience.spool.record import JobRecord
 from mlflow_resilience.tracking.candidates import Question
 from mlflow_resilience.tracking.lookup import Lookup
 from mlflow_resilience.tracking.state import SenderState
@@ -228,6 +227,7 @@ def test_going_on_in_the_same_run(uri: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "state.json").write_text("{}")
     first.checkpoint(1, 10)
+    first.fault(1, 1, 20)
     first.end_attempt(1, "KILLED", 20)
     first.end("preempted", 75)
     assert first.finish() == 0
@@ -244,4 +244,17 @@ def test_going_on_in_the_same_run(uri: str, tmp_path: Path) -> None:
     second.end("clean")
     assert second.finish() == 0, second.log()
     assert tools.steps(database, run_id, "batch/loss") == list(range(1, 31))
-    assert JobRecord.read(second.folder.journal).outcome == "clean"
+    found = tools.tags(database, run_id)
+    assert (found["resilience.outcome"], found["resilience.attempts"], found["resilience.faults"]) == (
+        "clean",
+        "2",
+        "1",
+    )
+    assert found["resilience.attempt.1"].startswith("transient_io")
+    assert found["resilience.attempt.2"].startswith("finished")
+    assert sorted(tools.children(database, run_id)) == [1, 2]
+    folder = next(database.parent.rglob(f"{run_id}/artifacts")) / "resilience"
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [event["outcome"] for event in events if event["kind"] == "job_ended"] == ["preempted", "clean"]
+    table = json.loads((folder / "attempts.json").read_text())
+    assert [(row[0], row[1]) for row in table["data"]] == [(1, "KILLED"), (2, "FINISHED")]

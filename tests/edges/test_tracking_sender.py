@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,23 @@ def test_an_unknown_run_is_refused(database: Path, place: Path) -> None:
     job.end("failed", 2)
     assert job.finish() == 4
     assert tools.rows(database, "select count(*) from runs") == before
+
+
+def test_the_jobs_folder_is_removed(database: Path, place: Path) -> None:
+    """With its owner killed and its folder gone, the job's runs are still closed."""
+    job = Job(place / "removed", f"sqlite:///{database}", owned=False)
+    owner = start_owner(job.folder)
+    sender = job.start_sender()
+    run_id = job.run_id()
+    until(lambda: tools.children(database, run_id), what="the attempt's run")
+    owner.send_signal(signal.SIGKILL)
+    shutil.rmtree(place / "removed")
+    owner.wait()
+    assert sender.wait(60) == 3
+    assert tools.status(database, run_id) == "FAILED"
+    assert tools.tags(database, run_id)["resilience.outcome"] == "failed"
+    assert tools.status(database, tools.children(database, run_id)[1]) == "FAILED"
+    job.journal.close()
 
 
 def test_one_sender_a_job(database: Path, place: Path) -> None:
