@@ -132,7 +132,7 @@ class Judge:
             "fault",
             attempt=attempt,
             number=number,
-            in_place=decision.resumption == "in_place",
+            in_place=decision.resumption == "in_place" and not decision.opens_attempt,
             fault=fault.to_dict(),
             failure_class=recovery.failure_class,
             failure_domain=recovery.domain,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 from mlflow_resilience.core.attempt import AttemptLog
@@ -20,6 +21,7 @@ class Following:
         self.log = AttemptLog()
         self.step = 0
         self.epoch = 0
+        self.last_handled = 0.0  # when a fault that the worker itself dealt with was seen (monotonic)
         self.recent_decision: Entry | None = None  # by the worker that runs, or ran last
 
     def look(self) -> None:
@@ -42,3 +44,4 @@ class Following:
             self.epoch = int(entry.get("epoch") or self.epoch)
         elif kind == "decision":
             self.recent_decision = entry
+            self.last_handled = time.monotonic()

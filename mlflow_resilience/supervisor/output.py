@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -54,14 +55,13 @@ class Pump(threading.Thread):
     def __init__(self, descriptor: int, log: OutputLog, show: Callable[[str], None]) -> None:
         super().__init__(name="output", daemon=True)
         self._descriptor, self._log, self._show = descriptor, log, show
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._tail: deque[tuple[float, str]] = deque(maxlen=TAIL_LINES)
         self._rest = b""
         self.start()
 
-    @property
-    def tail(self) -> str:
-        """The last lines that are not noise."""
-        return "\n".join(list(self._tail))
+    def tail(self, since: float = 0.0) -> str:
+        """The last lines that are not noise, of those written after ``since`` (monotonic)."""
+        return "\n".join(text for written, text in list(self._tail) if written > since)
 
     def run(self) -> None:
         """Until every holder of the pipe has closed it."""
@@ -76,6 +76,7 @@ class Pump(threading.Thread):
         if len(self._rest) > _LONGEST_LINE:
             lines, self._rest = [*lines, self._rest], b""
         texts = [text for text in (line.decode(errors="replace") for line in lines) if not is_noise(text)]
-        self._tail.extend(text[:1000] for text in texts[-TAIL_LINES:])
+        now = time.monotonic()
+        self._tail.extend((now, text[:1000]) for text in texts[-TAIL_LINES:])
         if texts:
             self._show("".join(f"{text}\n" for text in texts))

@@ -43,7 +43,7 @@ class Watch:
         self._pump.join(2.0)
         return Ended(
             code=code,
-            tail=redact(self._pump.tail),
+            tail=redact(self._pump.tail(since=self._job.following.last_handled)),
             kernel_oom=code == -signal.SIGKILL and self._silent is None and self._was_killed_by_kernel(),
             silent_seconds=self._silent,
             beat=self._job.hangs.beat,

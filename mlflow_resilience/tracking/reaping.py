@@ -11,10 +11,11 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from mlflow_resilience.tracking import remote_jobs
+from mlflow_resilience.tracking import heartbeat, remote_jobs
 from mlflow_resilience.tracking.sync import sync
 
 PARENT = "mlflow.parentRunId"
+_MAKING_SECONDS = 300.0
 UNOWNED_SECONDS = 86400.0
 RUNNING = "attributes.status = 'RUNNING'"
 
@@ -70,11 +71,17 @@ def why_dead(client: MlflowClient, run: Run) -> str | None:
     if "resilience.attempt" in tags and PARENT in tags:
         return _why_orphan(client, tags[PARENT])
     outcome = tags.get("resilience.outcome")
-    if outcome is None or remote_jobs.is_living(tags):
+    if outcome is None or remote_jobs.is_living(tags) or _is_being_made(run):
         return None
     if outcome != "running":
         return f"its job ended ({outcome})"
     return f"its process {tags.get('resilience.pid', '')} on {tags.get('resilience.host', 'an unknown host')} is gone"
+
+
+def _is_being_made(run: Run) -> bool:
+    """Whether its owner may not have come to say so yet: the run is made first, its tags follow."""
+    said = {"resilience.pid", heartbeat.TAG} & run.data.tags.keys()
+    return not said and time.time() - run.info.start_time / 1000 < _MAKING_SECONDS
 
 
 def _why_orphan(client: MlflowClient, parent_id: str) -> str | None:

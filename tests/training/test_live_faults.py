@@ -37,7 +37,8 @@ EXPECTED = {
 }
 
 SCRIPT = """
-import json, sys
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))  # so that memory which is promised freely is refused here too
 import keras, numpy as np, tensorflow as tf
 from mlflow_resilience.core.failure import classify
 from mlflow_resilience.core.fault import describe
