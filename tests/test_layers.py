@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 GROUND = {"errors", "core", "spool", "recoveries", "fault_plan", "parameters", "recipe", "summary", "explain"}
 
 #: The composition root and its pieces: they put the parts together for one process that trains.
-ROOT_PARTS = ("job", "worker", "fitting", "resuming", "stop")
+ROOT_PARTS = ("api", "job", "worker", "fitting", "resuming", "stop")
 
 #: What each part may import of the package besides itself. A part that is missing here fails the test.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "parameters": {"errors", "core", "fault_plan"},
     "recipe": {"errors"},
     "recipes": set(),
+    "startup": set(),
     "summary": {"spool"},
     "explain": {"core", "recoveries"},
     **{part: GROUND for part in ("training", "tracking", "telemetry", "diagnostics", "plots", "supervisor", "testing")},
@@ -43,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
-AT_HOME = ("training", "diagnostics", "recipes", "fitting")  # of TensorFlow and Keras
+AT_HOME = ("training", "diagnostics", "recipes", "api", "fitting")  # of TensorFlow and Keras
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {

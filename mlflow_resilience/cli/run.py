@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +25,14 @@ def command(max_attempts: int, recover: bool, program: tuple[str, ...], **given:
         opts,
         Policy(recover=recover, max_attempts=max_attempts),
         job={"kind_of_job": "command", "command": list(program)},
-        environ=package_path(),
+        environ=_with_our_fit(),
         opens_attempts=True,
     )
+
+
+def _with_our_fit() -> dict[str, str]:
+    """An environment in which every `fit` of a Python script is made resilient."""
+    environ = package_path()
+    before = environ.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+    startup = str(Path(__file__).parents[1] / "startup")
+    return {**environ, "PYTHONPATH": os.pathsep.join([startup, before] if before else [startup])}

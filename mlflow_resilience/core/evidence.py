@@ -73,4 +73,6 @@ def _last_words(fault: Fault) -> tuple[Fault, ...]:
     if not fault.output_tail:
         return ()
     read = read_fault(fault.output_tail)
+    if read.exception.endswith("Warning"):  # no process dies of one
+        return ()
     return _links(replace(read, position=fault.position, device=fault.device, jit=fault.jit))

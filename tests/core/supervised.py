@@ -62,9 +62,11 @@ def park(name="parked"):
 """
 
 SENDER = """
-import sys, time
-from mlflow_resilience.spool.journal import read
-while not any(entry["kind"] == "job_ended" for entry, _ in read(sys.argv[1] + "/journal")):
+import os, sys, time
+from mlflow_resilience.spool.codec import Reader
+from pathlib import Path
+reader, parent = Reader(Path(sys.argv[1], "journal")), os.getppid()
+while not any(entry["kind"] == "job_ended" for entry, _ in reader.poll()) and os.getppid() == parent:
     time.sleep(0.05)
 """
 

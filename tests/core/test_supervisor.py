@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mlflow_resilience.spool.process import is_alive
-from tests.core.supervised import eventually, supervised
+from tests.core.supervised import SENDER, eventually, supervised
 
 
 def test_a_worker_that_finishes_ends_the_job_clean(tmp_path: Path) -> None:
@@ -178,14 +178,15 @@ end()
 
 
 def test_a_sender_that_dies_is_started_again(tmp_path: Path) -> None:
-    sender = """
-import sys, time, pathlib
+    sender = (
+        """
+import sys, pathlib
 mark = pathlib.Path(sys.argv[1]) / "sender-was-here"
 if not mark.exists(): mark.touch(); sys.exit(1)
-from mlflow_resilience.spool.journal import read
 (pathlib.Path(sys.argv[1]) / "second-sender").touch()
-while not any(entry["kind"] == "job_ended" for entry, _ in read(sys.argv[1] + "/journal")): time.sleep(0.05)
 """
+        + SENDER
+    )
     worker = """
 begin()
 while not (folder.path / "second-sender").exists(): time.sleep(0.01)

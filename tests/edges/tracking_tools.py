@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -203,7 +204,8 @@ class Server:
 
 def rows(database: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """Straight from the store's tables."""
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30) as connection:
+    # Writable: after a killed writer, the first reader has to roll its transaction back.
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True, timeout=30)) as connection:
         return connection.execute(query, values).fetchall()
 
 
