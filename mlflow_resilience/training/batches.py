@@ -1,9 +1,9 @@
 """Which batch comes next: the data position, kept, stored and found again.
 
-A position in the data is a count: how many iterators were made of the pipeline (each draws the shuffle's next seed), and
-how many batches were taken from the newest one. It is found again by making as many iterators on a pipeline that is new,
-and taking as many batches. The training itself stays Keras's: `Feed` is a data adapter, which `fit` accepts in place of
-the data, and `PositionedEpochIterator` is Keras's epoch iterator able to begin in the middle of an epoch.
+A position in the data is a count: how many iterators were made of the pipeline (each draws the shuffle's next seed),
+and how many batches were taken from the newest one. It is found again by making as many iterators on a pipeline that is
+new, and taking as many batches. The training itself stays Keras's: `Feed` is a data adapter, which `fit` accepts in
+place of the data, and `PositionedEpochIterator` is Keras's epoch iterator able to begin in the middle of an epoch.
 """
 
 from __future__ import annotations

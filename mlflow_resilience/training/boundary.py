@@ -1,9 +1,9 @@
 """The boundary between two steps: what a failed step would leave changed, kept so that it can be put back.
 
-A step that fails has run the updates that do not depend on its data (the optimiser's step count, seed generators, moving
-statistics). Those variables are small; each step returns their values after it, and a failed one is undone by assigning
-them again. Weights and slots need no copy: `hold_updates` lets no update begin before every gradient exists, and
-marks when one does, so that a failure before the mark has left them alone, and one after it is known.
+A step that fails has run the updates that do not depend on its data (the optimiser's step count, seed generators,
+moving statistics). Those variables are small; each step returns their values after it, and a failed one is undone by
+assigning them again. Weights and slots need no copy: `hold_updates` lets no update begin before every gradient exists,
+and marks when one does, so that a failure before the mark has left them alone, and one after it is known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from mlflow_resilience.training.state import optimizers, variables
+from mlflow_resilience.training.state import GROUPS, optimizers, value_of, variables
 
 #: Optimiser variables of more elements are slots, which only an update changes.
 _SMALL = 1
@@ -26,7 +26,7 @@ class Boundary:
         trainable = {id(variable) for variable in model.trainable_variables}
         self.watched = [
             variable
-            for group in ("model", "metrics", "optimizer")
+            for group in GROUPS
             for variable in variables(model, group)
             if id(variable) not in trainable and (group != "optimizer" or _size(variable) <= _SMALL)
         ]
@@ -35,7 +35,7 @@ class Boundary:
 
     def read(self) -> list[Any]:
         """Views of the mark and the watched variables; inside a graph, as they are when all updates before are done."""
-        return [tf.identity(self.updates_begun), *(tf.identity(variable.value) for variable in self.watched)]
+        return [tf.identity(self.updates_begun), *(tf.identity(value_of(variable)) for variable in self.watched)]
 
     def passed(self, values: list[Any] | None = None) -> None:
         """Training stands at a boundary; ``values`` is what :meth:`read` gave there, if it was read."""

@@ -24,6 +24,7 @@ from mlflow_resilience.training.state import TrainingState
 
 FORMAT = 1
 _TENSORS, _STATE = "state.safetensors", "state.json"
+_WRITING, _REPLACED = ".writing-", ".replaced-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +51,15 @@ def write(folder: Path, state: TrainingState) -> Checkpoint:
     arrays = state.arrays()
     position = Position(**state.meta["position"])
     final = folder / f"step-{position.global_step:010d}"
-    temporary = folder / f".writing-{final.name}-{os.getpid()}"
+    temporary = folder / f"{_WRITING}{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         size = _write_files(temporary, arrays, state.meta)
-        shutil.rmtree(final, ignore_errors=True)  # a replay writes the same step again
-        os.replace(temporary, final)
-        sync_folder(folder)
+        _put_in_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        recover(folder)
         raise
     return Checkpoint(path=final, position=position, digest=digest_of(arrays), bytes=size)
 
@@ -79,19 +79,21 @@ def read(path: Path) -> TrainingState:
     return TrainingState(tensors=arrays, meta=meta["state"])
 
 
-def newest_intact(folder: Path) -> tuple[Path, TrainingState] | None:
-    """The newest checkpoint that reads whole, ordered by step. Damaged ones are set aside, under a name that says so."""
-    for path in reversed(complete(folder)):
-        try:
-            return path, read(path)
-        except CheckpointError:
-            set_aside(path)
-    return None
-
-
 def complete(folder: Path) -> list[Path]:
     """The checkpoints below ``folder`` that carry their completeness marker, oldest step first."""
     return sorted(path for path in folder.glob("step-*") if (path / _STATE).is_file())
+
+
+def recover(folder: Path) -> None:
+    """Undo what a process that died in a write left behind: for the owner of the folder, before it reads or writes."""
+    for path in folder.glob(f"{_REPLACED}step-*"):
+        original = path.with_name(path.name.removeprefix(_REPLACED))
+        if (original / _STATE).is_file():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.replace(path, original)
+    for path in folder.glob(f"{_WRITING}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def set_aside(path: Path) -> Path:
@@ -108,10 +110,23 @@ def position_of(path: Path) -> Position:
     return Position(**_read_meta(path)["state"]["position"])
 
 
+def _put_in_place(temporary: Path, final: Path) -> None:
+    """Rename into place. A step that was replayed is there already: a crash leaves the old one or the new."""
+    replaced = final.with_name(f"{_REPLACED}{final.name}")
+    if final.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.replace(final, replaced)
+    os.replace(temporary, final)
+    sync_folder(final.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
 def _write_files(folder: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> int:
     # safetensors knows no bfloat16 of NumPy's: such arrays travel as bytes of the same width.
-    plain = {name: value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
-             for name, value in arrays.items()}
+    plain = {
+        name: value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
+        for name, value in arrays.items()
+    }
     size = _write(folder / _TENSORS, safetensors.numpy.save(plain))
     document = {
         "format": FORMAT,
@@ -145,4 +160,4 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.asarray(array, order="C").reshape(-1).view(np.uint8)).hexdigest()
+    return hashlib.sha256(memoryview(np.asarray(array, order="C").reshape(-1).view(np.uint8))).hexdigest()

@@ -1,4 +1,4 @@
-"""The points of the training curves on their way into the journal: collected in memory, handed over a few times a second."""
+"""The points of the training curves on their way into the journal: collected, and handed over a few times a second."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,10 @@ import tensorflow as tf
 from mlflow_resilience.errors import CheckpointError
 
 #: The groups of variables that a state holds, in the order in which they are named and restored.
-GROUPS = ("model", "optimizer", "metrics")
+GROUPS = ("model", "optimizer", "metrics", "untracked")
+
+#: The groups that outlive an epoch.
+LASTING = ("model", "optimizer", "untracked")
 
 
 @dataclass(kw_only=True)
@@ -34,14 +38,8 @@ class TrainingState:
 
 def optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     """The compiled optimiser first, then those that the model keeps as attributes (adversarial pairs and the like)."""
-    found: list[keras.optimizers.Optimizer] = []
-    candidates = [getattr(model, "optimizer", None), *vars(model).values()]
-    for candidate in candidates:
-        values = candidate if isinstance(candidate, list | tuple) else [candidate]
-        for value in values:
-            if isinstance(value, keras.optimizers.Optimizer) and not any(value is known for known in found):
-                found.append(value)
-    return found
+    candidates = tf.nest.flatten([getattr(model, "optimizer", None), *map(_plain, vars(model).values())])
+    return _once(value for value in candidates if isinstance(value, keras.optimizers.Optimizer))
 
 
 def variables(model: keras.Model, group: str) -> list[Any]:
@@ -50,19 +48,43 @@ def variables(model: keras.Model, group: str) -> list[Any]:
         return list(model.variables)
     if group == "metrics":
         return list(model.metrics_variables)
-    return [variable for optimizer in optimizers(model) for variable in optimizer.variables]
+    if group == "optimizer":
+        return [variable for optimizer in optimizers(model) for variable in optimizer.variables]
+    return untracked(model)
+
+
+def untracked(model: keras.Model) -> list[tf.Variable]:
+    """Variables of TensorFlow's own that model or layers keep as attributes, which Keras lists nowhere."""
+    found: list[tf.Variable] = []
+    for layer in _once([model, *model._flatten_layers()]):
+        for value in tf.nest.flatten([_plain(value) for value in vars(layer).values()]):
+            if isinstance(value, tf.random.Generator):
+                value = value.state
+            if isinstance(value, tf.Variable):
+                found.append(value)
+    return _once(found)
 
 
 def named(model: keras.Model, groups: Sequence[str] = GROUPS) -> Iterator[tuple[str, Any]]:
     """Pairs of name and variable. The number makes the name unique, the path makes it readable."""
     for group in groups:
         for index, variable in enumerate(variables(model, group)):
-            yield f"{group}/{index:04d}/{variable.path}", variable
+            yield f"{group}/{index:04d}/{_path(variable)}", variable
+
+
+def value_of(variable: Any) -> Any:
+    """The tensor that a variable of Keras or of TensorFlow holds."""
+    return variable.read_value() if isinstance(variable, tf.Variable) else variable.value
 
 
 def snapshot(model: keras.Model, groups: Sequence[str] = GROUPS) -> dict[str, Any]:
     """A copy of all variables that costs next to nothing now: memory is copied when training next writes to it."""
-    return {name: tf.identity(variable.value) for name, variable in named(model, groups)}
+    return {name: tf.identity(value_of(variable)) for name, variable in named(model, groups)}
+
+
+def size(model: keras.Model) -> int:
+    """The bytes that a snapshot holds."""
+    return sum(_elements(variable) * tf.as_dtype(variable.dtype).size for _, variable in named(model))
 
 
 def restore(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] = GROUPS) -> None:
@@ -71,22 +93,50 @@ def restore(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] =
     Everything is checked before the first value is assigned. Raises CheckpointError naming the first tensors that
     differ when the checkpoint belongs to another architecture.
     """
-    pairs = []
-    differences = []
+    pairs, differences = [], []
     for group in groups:
-        wanted = sorted(name for name in tensors if name.startswith(f"{group}/"))
+        stored = sorted((name for name in tensors if name.startswith(f"{group}/")), key=_number)
         present = variables(model, group)
-        if len(wanted) != len(present):
-            differences.append(f"{group}: {len(wanted)} tensors in the checkpoint, {len(present)} in the model")
-        for name, variable in zip(wanted, present, strict=False):
-            shape, expected = tuple(np.shape(tensors[name])), tuple(variable.shape)
-            if shape != expected:
-                differences.append(f"{variable.path}: {shape} in the checkpoint, {expected} in the model")
+        if len(stored) != len(present):
+            differences.append(f"{group}: {len(stored)} tensors in the checkpoint, {len(present)} in the model")
+        for name, variable in zip(stored, present, strict=False):
+            differences.extend(_difference(variable, tensors[name]))
             pairs.append((variable, tensors[name]))
     if differences:
+        listed = "; ".join(differences[:3])
         raise CheckpointError(
-            "the checkpoint is of another architecture: " + "; ".join(differences[:3])
-            + ". Build the same model, or start with resume=never."
+            f"the checkpoint is of another architecture: {listed}. Build the same model, or start with resume=never."
         )
     for variable, value in pairs:
         variable.assign(value)
+
+
+def _difference(variable: Any, value: Any) -> list[str]:
+    """What keeps ``value`` from being one of ``variable``'s."""
+    stored = f"{tf.as_dtype(value.dtype).name} {tuple(np.shape(value))}"
+    present = f"{tf.as_dtype(variable.dtype).name} {tuple(variable.shape)}"
+    return [] if stored == present else [f"{_path(variable)}: {stored} in the checkpoint, {present} in the model"]
+
+
+def _number(name: str) -> int:
+    return int(name.split("/")[1])
+
+
+def _path(variable: Any) -> str:
+    return str(getattr(variable, "path", None) or variable.name)
+
+
+def _elements(variable: Any) -> int:
+    return math.prod(int(dimension) for dimension in variable.shape)
+
+
+def _plain(value: Any) -> Any:
+    """Keras's tracked containers as plain lists; anything that is no container as it is."""
+    if isinstance(value, dict):
+        return [_plain(item) for item in value.values()]
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | set) else value
+
+
+def _once(values: Iterable[Any]) -> list[Any]:
+    """Each object once, in order."""
+    return list({id(value): value for value in values}.values())
