@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
+import itertools
+import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import keras
 
+from mlflow_resilience import fault_plan, fits, testing
 from mlflow_resilience import job as jobs
-from mlflow_resilience import testing
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.errors import Preempted, UsageError
-from mlflow_resilience.fitting import PREEMPTED, Checkpoints, Outcome, run_fit
+from mlflow_resilience.fitting import PREEMPTED, Checkpoints, run_fit
 from mlflow_resilience.job import Job
+from mlflow_resilience.resuming import NothingToDo
+from mlflow_resilience.training.call import plan_of
 
-_NEW_PROCESS = 76
+_FINISHED, _USAGE, _NEW_PROCESS = 0, 2, 76
 _inside = threading.local()  # a fit within a fit (a callback that trains something small) is Keras's own
+_calls = itertools.count()
+_steps_in_run: dict[str, int] = {}  # optimiser steps that earlier fits of this process have put into a run
+
+
+@dataclass
+class _Automatic:
+    policy: Policy | None = None
+    checkpoints: Checkpoints | None = None
+    pid: int | None = None  # of the process in which `model.fit` is ours
+
+
+_automatic = _Automatic()
 
 
 def fit(
@@ -43,78 +63,159 @@ def fit(
     the KeyboardInterrupt goes on; on SIGTERM, SystemExit(75) is raised.
     """
     call = {"x": x, "y": y, "batch_size": batch_size, "epochs": epochs, **arguments}
-    return _fit(model, call, policy or Policy(), checkpoints or Checkpoints(), model.fit)
+    return _fit(model, call, policy, checkpoints, model.fit)
 
 
 def autolog(*, policy: Policy | None = None, checkpoints: Checkpoints | None = None) -> None:
-    """From now on every ``model.fit`` in this process is :func:`fit`. Calling it again changes the settings."""
-    original = getattr(keras.Model.fit, "_mlflow_resilience_original", keras.Model.fit)
+    """From now on every ``model.fit`` in this process is :func:`fit`. Calling it again changes the settings.
+
+    Under `mlflow-resilience run`, which calls it by itself, what is not given here is as `run` was told.
+    """
+    _automatic.policy, _automatic.checkpoints = policy, checkpoints
+    if _automatic.pid is not None:
+        _automatic.pid = os.getpid()
+        return
+    _automatic.pid = os.getpid()
+    original = keras.Model.fit
 
     @functools.wraps(original)
     def resilient(model: keras.Model, *args: Any, **kwargs: Any) -> Any:
         plain = functools.partial(original, model)
-        if getattr(_inside, "fit", False):
+        if getattr(_inside, "fit", False) or _automatic.pid != os.getpid():
             return plain(*args, **kwargs)
+        call = _bind(original, model, args, kwargs)
         try:
-            call = _bind(original, model, args, kwargs)
-            return _fit(model, call, policy or Policy(), checkpoints or Checkpoints(), plain)
+            plan_of(model, call)
         except UsageError as error:
-            warnings.warn(f"mlflow_resilience leaves this fit alone: {error}", stacklevel=2)
+            warnings.warn(f"mlflow_resilience leaves this fit as it is: {error}", stacklevel=2)
             return plain(*args, **kwargs)
+        return _fit(model, call, _automatic.policy, _automatic.checkpoints, plain)
 
-    resilient._mlflow_resilience_original = original  # type: ignore[attr-defined]
     keras.Model.fit = resilient
 
 
-def _bind(original: Callable[..., Any], model: keras.Model, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    import inspect
-
+def _bind(
+    original: Callable[..., Any], model: keras.Model, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     bound = inspect.signature(original).bind(model, *args, **kwargs)
     bound.arguments.pop("self", None)
     return dict(bound.arguments)
 
 
 def _fit(
-    model: keras.Model, call: dict[str, Any], policy: Policy, checkpoints: Checkpoints, plain: Callable[..., Any]
+    model: keras.Model,
+    call: dict[str, Any],
+    policy: Policy | None,
+    checkpoints: Checkpoints | None,
+    plain: Callable[..., Any],
 ) -> keras.callbacks.History:
-    job = jobs.join() or jobs.begin({"kind_of_job": "fit", "params": _params(call, policy)})
+    job = jobs.join()
     _inside.fit = True
     try:
-        outcome = run_fit(
-            job, model, call, policy=policy, checkpoints=checkpoints, faults=testing.planned(), fit=plain
-        )
-    except BaseException as error:
-        _end(job, "failed", 1, f"{type(error).__name__}: {error}")
-        raise
+        if job is None:
+            return _fit_alone(model, call, policy or Policy(), checkpoints or Checkpoints(), plain)
+        if not job.claim():
+            warnings.warn("mlflow_resilience leaves this fit as it is: another process of the job trains", stacklevel=4)
+            return plain(**call)
+        return _fit_supervised(job, model, call, policy, checkpoints, plain)
     finally:
         _inside.fit = False
-    return _concluded(job, outcome)
 
 
-def _concluded(job: Job, outcome: Outcome) -> keras.callbacks.History:
-    if outcome.new_process is not None:
-        job.journal.close()
-        raise SystemExit(_NEW_PROCESS)
+def _fit_alone(
+    model: keras.Model, call: dict[str, Any], policy: Policy, checkpoints: Checkpoints, plain: Callable[..., Any]
+) -> keras.callbacks.History:
+    """As a job of its own, that this process looks after."""
+    job = jobs.begin({"kind_of_job": "fit", "params": _params(call, policy)})
+    run = str(job.entry.get("run_id") or job.folder.job_id)
+    first_step = _steps_in_run.get(run, 0)
+    try:
+        outcome = run_fit(
+            job, model, call, policy=policy, checkpoints=checkpoints, faults=testing.planned(), fit=plain,
+            first_step=first_step,
+        )  # fmt: skip
+    except BaseException as error:
+        jobs.end(job, "failed", 1, f"{type(error).__name__}: {error}")
+        raise
     if outcome.left is not None:
-        error, text = outcome.left.error, outcome.left.decision.text
-        _end(job, "preempted", PREEMPTED, text)
-        if isinstance(error, Preempted) and error.signal != "SIGINT":
+        jobs.end(job, "preempted", PREEMPTED, outcome.left.decision.text)
+        reason = outcome.left.error
+        if isinstance(reason, Preempted) and reason.signal != "SIGINT":
             raise SystemExit(PREEMPTED)
-        raise error
-    _end(job, "recovered" if job.log().faults else "clean", 0)
+        raise reason
+    _steps_in_run[run] = outcome.step
+    jobs.end(job, "recovered" if job.log().faults else "clean", 0)
     assert outcome.history is not None
     return outcome.history
 
 
-def _end(job: Job, outcome: str, exit_code: int, text: str = "") -> None:
-    """A supervisor ends its job itself: there may be another fit in this script."""
-    if job.supervised:
-        job.journal.close()
-    else:
-        jobs.end(job, outcome, exit_code, text)
+def _fit_supervised(
+    job: Job,
+    model: keras.Model,
+    call: dict[str, Any],
+    policy: Policy | None,
+    checkpoints: Checkpoints | None,
+    plain: Callable[..., Any],
+) -> keras.callbacks.History:
+    """As one of the fits of the supervisor's job, which goes on in another process where this one cannot."""
+    turn = fits.take_turn(job, next(_calls))
+    policy = policy or _policy(job)
+    if not turn.begun:
+        prefix = f"fit_{turn.index}." if turn.index else ""
+        params = {f"{prefix}{name}": value for name, value in _params(call, policy).items()}
+        job.journal.append("params", run="job", params=params)
+    try:
+        outcome = run_fit(
+            job,
+            model,
+            call,
+            policy=policy,
+            checkpoints=_checkpoints(job, checkpoints),
+            faults=fault_plan.parse(str(job.config.get("fault") or "")) + testing.planned(),
+            identity={"program": fits.program()},
+            fit=plain,
+            turn=turn,
+        )
+    except NothingToDo as done:
+        print(done)
+        _leave(job, _FINISHED)
+    except UsageError as error:
+        print(f"mlflow-resilience: {error}", file=sys.stderr)
+        _leave(job, _USAGE)
+    finally:
+        job.journal.flush()
+    if outcome.new_process is not None:
+        _leave(job, _NEW_PROCESS)
+    if outcome.left is not None:
+        _leave(job, PREEMPTED)
+    assert outcome.history is not None
+    return outcome.history
+
+
+def _leave(job: Job, code: int) -> NoReturn:
+    """End this process for its supervisor. Runs that the script has open get their true end first, which MLflow's own
+    handler at exit would not give them."""
+    mlflow: Any = sys.modules.get("mlflow")
+    status = {_FINISHED: "FINISHED", PREEMPTED: "KILLED"}.get(code, "FAILED")
+    with contextlib.suppress(Exception):  # a store out of reach: the sender closes them when it comes back
+        while mlflow is not None and mlflow.active_run() is not None:
+            mlflow.end_run(status)
+    job.journal.flush()
+    raise SystemExit(code)
+
+
+def _policy(job: Job) -> Policy:
+    return Policy(**{name: job.config[name] for name in ("recover", "max_attempts") if name in job.config})
+
+
+def _checkpoints(job: Job, given: Checkpoints | None) -> Checkpoints:
+    """What the script asks for, or else what the supervisor was told; where to go on from is the supervisor's word."""
+    told = {"every": "checkpoint_every", "keep": "keep", "resume": "resume"}
+    values: dict[str, Any] = {name: str(job.config[key]) for name, key in told.items() if key in job.config}
+    return Checkpoints(**values) if given is None else replace(given, resume=values.get("resume", given.resume))
 
 
 def _params(call: dict[str, Any], policy: Policy) -> dict[str, str]:
     names = ("epochs", "batch_size", "steps_per_epoch", "validation_split")
     given = {name: str(call[name]) for name in names if call.get(name) is not None}
-    return {**given, "recover": str(policy.recover).lower(), "max_attempts": str(policy.max_attempts)}
+    return {"epochs": "1", **given, "recover": str(policy.recover).lower(), "max_attempts": str(policy.max_attempts)}

@@ -6,7 +6,8 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -18,15 +19,19 @@ from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.schedule import Retention, Schedule
-from mlflow_resilience.errors import Preempted
+from mlflow_resilience.errors import CheckpointError, Preempted
 from mlflow_resilience.fault_plan import PlannedFault
+from mlflow_resilience.fits import Turn, tell_completed
 from mlflow_resilience.job import Job
 from mlflow_resilience.recoveries import known
 from mlflow_resilience.resuming import Resuming
 from mlflow_resilience.spool.heartbeat import Heartbeat
+from mlflow_resilience.spool.journal import read
 from mlflow_resilience.stop import StopRequests
 from mlflow_resilience.testing import Injector
-from mlflow_resilience.training.call import plan_of
+from mlflow_resilience.training import build, completed
+from mlflow_resilience.training.attempt import Plan
+from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
 from mlflow_resilience.training.stopwatch import Stopwatch
@@ -56,7 +61,7 @@ class Outcome:
     history: keras.callbacks.History | None = None
     left: Leave | None = None
     new_process: NeedsNewProcess | None = None
-    nothing_to_do: str | None = None
+    step: int = 0  # the global step that it has reached
 
 
 def run_fit(
@@ -69,18 +74,34 @@ def run_fit(
     faults: tuple[PlannedFault, ...] = (),
     identity: Mapping[str, Any] | None = None,
     fit: Callable[..., Any] | None = None,
+    turn: Turn | None = None,
+    first_step: int = 0,
 ) -> Outcome:
     """Train ``model`` with ``call``, the arguments of `fit`, through whatever can be recovered from.
 
-    ``identity`` is what the resume key covers besides model and data. Raises what `fit` would raise where recovery
-    cannot help, or RecoveryExhausted.
+    ``identity`` is what the resume key covers besides model and data. ``turn`` is the fit's place among those of a
+    script that is started again, where it is passed by once it has ended. Raises what `fit` would raise where recovery
+    cannot help, or RecoveryExhausted; UsageError or NothingToDo about a job to go on with.
     """
     model._assert_compile_called("fit")
-    plan = plan_of(model, call)
+    again, turn = turn is not None, turn or Turn(first_step=first_step)
+    plan = plan_of(model, call, turn.first_step)
+    extent = {"epochs": plan.epochs, "steps_per_epoch": steps_per_epoch(plan)}
+    job.journal.append("event", name="fit", attempt=0, step=0, text="", data=extent)
     judge = Judge(job.journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
-    keeper = _keeper(job, checkpoints, judge)
-    resuming = Resuming(job, keeper, plan, checkpoints.resume, dict(identity or {}))
+    if again and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
+        judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
+    folder = turn.checkpoints(job.folder.checkpoints)
+    keeper = _keeper(job, folder, checkpoints, judge)
+    resuming = Resuming(job, keeper, plan, checkpoints.resume, dict(identity or {}), turn)
     with _surroundings(job) as (heart, stop):
+        heart.beat("start", plan.first_step, plan.initial_epoch)
+        build.build(model, build.element_spec(plan.training))
+        found = resuming.find()
+        if again and (passed := _pass_by(job, folder, plan)) is not None:
+            if not turn.begun:
+                tell_completed(job, turn, passed.global_step)
+            return Outcome(history=plan.history, step=passed.global_step)
         ports = Ports(
             journal=job.journal,
             judge=judge,
@@ -90,8 +111,9 @@ def run_fit(
             strike=Injector(faults, job.struck, lambda fault: _tell_strike(job, judge, fault)).strike,
             new_process=job.supervised,
             stopwatch=Stopwatch(),
-            find_resume=resuming.find,
+            find_resume=lambda: found,
             make_exporter=(lambda: Exporter(model)) if checkpoints.log_models else None,
+            environment=telemetry.environment(),
         )
         trainer = KerasTrainer(plan, ports, fit or model.fit)
         stop.stuck = lambda signal: _leave_from_outside(job, trainer, judge, signal)
@@ -108,18 +130,44 @@ def run_fit(
         return Outcome(new_process=result)
     if checkpoints.log_models:
         _log_final_model(job, trainer, judge)
-    return Outcome(history=result)
+    if again:
+        _keep_end(job, folder, plan, trainer, turn)
+    return Outcome(history=result, step=trainer.position.global_step)
 
 
-def _keeper(job: Job, checkpoints: Checkpoints, judge: Judge) -> Keeper:
+def _pass_by(job: Job, folder: Path, plan: Plan) -> Position | None:
+    """The end of this fit, where it has ended already and is now as it was left."""
+    ended = completed.find(folder, plan)
+    if ended is None:
+        return None
+    try:
+        return completed.pass_by(plan, ended)
+    except CheckpointError as error:
+        text = f"the end of this fit cannot be restored, so that it is trained again: {error}"
+        job.journal.append("event", name="checkpoint_unreadable", attempt=0, step=plan.first_step, text=text, data={})
+        return None
+
+
+def _keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: Turn) -> None:
+    """So that a script that is started again need not train this fit again."""
+    try:
+        completed.keep(folder, plan, trainer.capture())
+        tell_completed(job, turn, trainer.position.global_step)
+    except OSError as error:
+        text = f"the end of this fit could not be stored: {error}"
+        job.journal.append("event", name="checkpoint_failed", step=trainer.position.global_step, text=text, data={})
+
+
+def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge) -> Keeper:
     return Keeper(
-        job.folder.checkpoints,
+        folder,
         job.folder.path / "models",
         job.journal,
         local=Schedule.parse(checkpoints.local),
         logged=Schedule.parse(checkpoints.every),
         retention=Retention.parse(checkpoints.keep),
         failed=lambda error, position: _tell_unsaved(judge, error, position),
+        earlier=(entry for entry, _ in read(job.folder.journal)),
     )
 
 
@@ -133,6 +181,7 @@ def _surroundings(job: Job) -> Iterator[tuple[Heartbeat, StopRequests]]:
         with monitor, stop.listening():
             yield heart, stop
     finally:
+        heart.leave("script")  # what comes next is not ours to watch
         heart.close()
 
 
@@ -165,7 +214,8 @@ def _leave_from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: s
     decision = judge.judge(trainer.describe(Preempted(signal)), trainer.capabilities)
     trainer.save_and_leave()
     if not job.supervised:
-        job.journal.append("job_ended", durable=True, outcome="preempted", exit_code=PREEMPTED, text=decision.text)
+        end = {"outcome": "preempted", "exit_code": PREEMPTED, "text": decision.text}
+        job.journal.append("job_ended", durable=True, owner_gone=True, **end)
     job.journal.close()
     os._exit(PREEMPTED)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ from typing import Any
 from mlflow_resilience.core.attempt import AttemptLog
 from mlflow_resilience.spool.folder import JobFolder, home
 from mlflow_resilience.spool.journal import Journal, read
+from mlflow_resilience.spool.lease import Lease
 from mlflow_resilience.spool.process import identity
 
 _SENDER = (sys.executable, "-m", "mlflow_resilience.sender")
@@ -29,10 +33,22 @@ class Job:
     supervised: bool
     entry: dict[str, Any] = field(default_factory=dict)
     lease: Any = None
+    pid: int = field(default_factory=os.getpid)
 
     @property
     def started(self) -> float:
         return float(self.entry.get("started") or time.time())
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The parameters that the supervisor was started with."""
+        return dict(self.entry.get("config") or {})
+
+    def claim(self) -> bool:
+        """Be the one process of the job that trains; False when another one is, at this moment."""
+        if self.lease is None:
+            self.lease = Lease.take(self.folder.path / "trainer", "trainer")
+        return self.lease is not None
 
     def log(self) -> AttemptLog:
         """The record of attempts so far."""
@@ -57,14 +73,31 @@ def _struck(folder: JobFolder) -> Counter[str]:
     return counts
 
 
+_joined: Job | None = None
+
+
 def join() -> Job | None:
-    """The job that a supervisor started this process for."""
+    """The job that a supervisor started this process for: the same each time, and not for a fork of the process."""
+    global _joined
+    if _joined is not None:
+        return _joined if _joined.pid == os.getpid() else None
     path = os.environ.get("MLFLOW_RESILIENCE_JOB")
     if not path:
         return None
     folder = JobFolder.open(Path(path))
-    entry = next((entry for entry, _ in read(folder.journal) if entry.get("kind") == "job"), {})
-    return Job(folder=folder, journal=folder.open_journal(), supervised=True, entry=entry)
+    entry: dict[str, Any] = {}
+    for each, _ in read(folder.journal):
+        entry.update(each if each.get("kind") == "job" else {})
+    _joined = Job(folder=folder, journal=folder.open_journal(), supervised=True, entry=entry)
+    _joined.journal.append("owner", durable=True, **identity("worker"))
+    return _joined
+
+
+def listen_for_stacks(job: Job) -> None:
+    """From now on SIGUSR2 has the stacks of all threads written where the supervisor looks for them."""
+    attempt = int(os.environ.get("MLFLOW_RESILIENCE_ATTEMPT") or 1)
+    stacks = (job.folder.artifacts / f"stacks-{attempt:03d}.txt").open("w")
+    faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
 
 
 def begin(entry: Mapping[str, Any]) -> Job:
@@ -98,12 +131,20 @@ def end(job: Job, outcome: str, exit_code: int, text: str = "") -> None:
 def _callers_run() -> dict[str, Any]:
     """The MLflow run that this process has open, if it has: the job is logged in it, and its end stays its own."""
     mlflow = sys.modules.get("mlflow")
-    active = mlflow.active_run() if mlflow is not None else None
-    if mlflow is None or active is None:
+    if not hasattr(mlflow, "active_run"):
         return {"run_id": os.environ.get("MLFLOW_RUN_ID"), "tracking_uri": os.environ.get("MLFLOW_TRACKING_URI")}
-    return {
-        "run_id": active.info.run_id,
-        "experiment_id": active.info.experiment_id,
-        "tracking_uri": mlflow.get_tracking_uri(),
-        "caller_owns_end": True,
-    }
+    assert mlflow is not None
+    store, active = {"tracking_uri": mlflow.get_tracking_uri()}, mlflow.active_run()
+    if active is None:
+        return {**store, "run_id": os.environ.get("MLFLOW_RUN_ID"), "experiment_id": _callers_experiment()}
+    run = {"run_id": active.info.run_id, "experiment_id": active.info.experiment_id}
+    return {**store, **run, "caller_owns_end": True}
+
+
+def _callers_experiment() -> str | None:
+    """What the script has told `mlflow.set_experiment`."""
+    with contextlib.suppress(Exception):  # MLflow has no public way to ask without making one
+        from mlflow.tracking import fluent
+
+        return fluent._active_experiment_id or None
+    return None

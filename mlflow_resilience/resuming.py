@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import itertools
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from mlflow_resilience.errors import UsageError
+from mlflow_resilience.errors import CheckpointError, UsageError
+from mlflow_resilience.fits import Turn
 from mlflow_resilience.job import Job
 from mlflow_resilience.spool import atomic
-from mlflow_resilience.training import checkpoint
-from mlflow_resilience.training.attempt import Plan
+from mlflow_resilience.training import checkpoint, completed
 from mlflow_resilience.training.identity import resume_key
 from mlflow_resilience.training.keeper import Keeper
-from mlflow_resilience.training.state import TrainingState
+from mlflow_resilience.training.plan import Plan
+from mlflow_resilience.training.state import TrainingState, check, optimizers
 
 _ANSWER_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+_FIRST = Turn()
 
 
 class NothingToDo(Exception):
@@ -29,9 +30,11 @@ class NothingToDo(Exception):
 class Resuming:
     """Finds the training state that a job starts from. Asked once, when model and optimiser are whole."""
 
-    def __init__(self, job: Job, keeper: Keeper, plan: Plan, resume: str, identity: dict[str, Any]) -> None:
+    def __init__(
+        self, job: Job, keeper: Keeper, plan: Plan, resume: str, identity: dict[str, Any], turn: Turn = _FIRST
+    ) -> None:
         self._job, self._keeper, self._plan = job, keeper, plan
-        self._resume, self._identity = resume, identity
+        self._resume, self._identity, self._turn = resume, identity, turn
 
     def find(self) -> TrainingState | None:
         """The state to go on from; None for a fresh start.
@@ -40,7 +43,10 @@ class Resuming:
         """
         own = self._keeper.newest()
         if own is not None:
+            self._refuse_another_model(own)
             return own
+        if self._turn.index:  # the job's first fit has settled, for all of them, what they go on from
+            return None
         key = resume_key(self._plan.model, self._plan.training, self._plan.validation, **self._identity)
         self._job.journal.append("tags", run="job", tags={"resilience.resume_key": key})
         if self._resume == "never" or self._job.log().attempt > 0:
@@ -81,13 +87,15 @@ class Resuming:
         for path in reversed(checkpoint.complete(source)):
             try:
                 state = checkpoint.read(path)
-            except checkpoint.CheckpointError as error:
+            except CheckpointError as error:
                 self._say(f"checkpoint {path.name} of the earlier job is damaged: {error}", "checkpoint_unreadable")
                 continue  # it is another job's: left where it is
-            target = self._job.folder.checkpoints / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(path, target, copy_function=_link_or_copy)
-            step = state.meta["position"]["global_step"]
+            self._refuse_another_model(state)
+            if state.meta["first_step"] != self._plan.first_step:
+                self._say("starting at step 0: what is left of the earlier job is of a later fit, and not of the first")
+                return None
+            checkpoint.adopt(path, self._job.folder.checkpoints)
+            step = self._take_over_later_fits(source) or state.meta["position"]["global_step"]
             self._job.journal.append(
                 "resumed",
                 durable=True,
@@ -101,14 +109,33 @@ class Resuming:
         self._say("starting at step 0: no checkpoint of the earlier job is intact")
         return None
 
+    def _take_over_later_fits(self, source: Path) -> int | None:
+        """Of a script with several fits: the ends of those that were complete, and the newest state of the one after
+        them. The step that it goes on from, if any fit was complete."""
+        reached = None
+        if completed.find(source, self._plan) is None:
+            return None
+        for index in itertools.count():
+            turn = Turn(index=index)
+            theirs, ours = turn.checkpoints(source), turn.checkpoints(self._job.folder.checkpoints)
+            newest = checkpoint.complete(theirs)[-1:] if index else []
+            ended = completed.paths(theirs)[-1:]
+            for path, folder in [(path, ours) for path in newest] + [(path, ours / completed.FOLDER) for path in ended]:
+                checkpoint.adopt(path, folder)
+                reached = checkpoint.named_position(path).global_step
+            if not ended:
+                break
+        return reached
+
+    def _refuse_another_model(self, state: TrainingState) -> None:
+        """Said before training: later it would count as a damaged checkpoint, and cost the good ones."""
+        model = self._plan.model
+        if not model.built or not all(optimizer.built for optimizer in optimizers(model)):
+            return
+        try:
+            check(model, state.tensors)
+        except CheckpointError as error:
+            raise UsageError(f"resume={self._resume}: {error}") from error
+
     def _say(self, text: str, name: str = "start") -> None:
         self._job.journal.append("event", name=name, attempt=0, step=0, text=text, data={})
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-
-

@@ -89,10 +89,7 @@ def _raise(batch: Any) -> Any:
 def _oom(batch: Any) -> Any:
     import tensorflow as tf
 
-    @tf.function(autograph=False)
-    def allocate(elements: Any) -> Any:
-        return tf.fill([elements], 1.0)
-
+    allocate = tf.function(lambda elements: tf.fill([elements], 1.0), autograph=False)
     with _little_memory():
         allocate(tf.constant(_ASKED_FOR // 4, tf.int64))
     raise RuntimeError("the machine has memory without bound: it cannot be brought out of it")
@@ -139,11 +136,7 @@ def _bug(batch: Any) -> Any:
     flat = tf.reshape(tf.cast(first, tf.float32), (tf.shape(first)[0], -1))
     columns = int(flat.shape[-1] or tf.shape(flat)[-1])
 
-    @tf.function(autograph=False)
-    def mismatch() -> Any:
-        return tf.matmul(flat, tf.zeros((columns + 1, 1)))
-
-    return mismatch()
+    return tf.function(lambda: tf.matmul(flat, tf.zeros((columns + 1, 1))), autograph=False)()
 
 
 def _signal(number: int) -> Callable[[Any], Any]:

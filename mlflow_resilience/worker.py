@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import os
-import signal
 import sys
 import traceback
 from typing import Any
@@ -17,7 +14,7 @@ from mlflow_resilience.core.fault import describe
 from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.errors import RecoveryExhausted, UsageError
-from mlflow_resilience.job import Job, join
+from mlflow_resilience.job import Job, join, listen_for_stacks
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.recoveries import known
 
@@ -30,9 +27,7 @@ def main() -> int:
     if job is None:
         print("mlflow_resilience.worker: started without a job; use mlflow-resilience train", file=sys.stderr)
         return USAGE
-    attempt = int(os.environ.get("MLFLOW_RESILIENCE_ATTEMPT", "1"))
-    stacks = (job.folder.artifacts / f"stacks-{attempt:03d}.txt").open("w")
-    faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+    listen_for_stacks(job)
     parameters = Parameters.from_dict(job.entry.get("config") or {})
     try:
         return _train(job, parameters)

@@ -19,10 +19,7 @@ LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 def blocks(language: str) -> list[tuple[str, str]]:
     return [
-        (path.name, code)
-        for path in DOCUMENTS
-        for found, code in BLOCK.findall(path.read_text())
-        if found == language
+        (path.name, code) for path in DOCUMENTS for found, code in BLOCK.findall(path.read_text()) if found == language
     ]
 
 
@@ -33,7 +30,9 @@ def commands() -> list[str]:
 @pytest.mark.parametrize(("document", "code"), blocks("python"))
 def test_a_snippet_runs(document: str, code: str, tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -131,7 +131,7 @@ class AttemptLog:
 
     def _add_event(self, entry: Mapping[str, Any]) -> None:
         if entry.get("name") == "quarantine":
-            self.quarantined += entry.get("data", {}).get("records", 1)
+            self.quarantined += len(entry.get("data", {}).get("records", ())) or 1
 
     def _add_lost(self, entry: Mapping[str, Any]) -> None:
         self.lost_seconds += entry.get("seconds", 0.0)

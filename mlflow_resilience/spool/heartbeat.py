@@ -28,6 +28,10 @@ class Heartbeat:
         self._now = (phase, step, epoch, self._now[3] + 1)
         self._moved.set()
 
+    def leave(self, phase: str) -> None:
+        """The worker goes on to something else, at the same step."""
+        self.beat(phase, *self._now[1:3])
+
     def close(self) -> None:
         """Write the last record and stop."""
         self._closed = True

@@ -217,7 +217,10 @@ class JobRecord:
         attempt.end_step = entry.get("step")
 
     def _on_rolled_back(self, entry: Entry) -> None:
-        self.stitching.drop_after(int(entry.get("step") or 0))
+        step = int(entry.get("step") or 0)
+        self.stitching.drop_after(step)
+        # What was changed beyond it is undone; where it is done again, it is said again.
+        self.semantic_changes = [each for each in self.semantic_changes if int(each.get("step") or 0) <= step]
 
     def _on_checkpoint(self, entry: Entry) -> None:
         self.checkpoints.append(entry)

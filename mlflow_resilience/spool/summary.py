@@ -42,6 +42,9 @@ def description_markdown(record: JobRecord) -> str:
     lines = [f"**{record.outcome}** · {counts}"]
     if record.text:
         lines += ["", record.text]
+    hint = record.faults[-1].hint if record.faults and record.outcome == "failed" else ""
+    if hint:
+        lines += ["", f"Hint: {hint}"]
     if record.resumed is not None:
         lines += ["", str(record.resumed.get("text") or f"resumed from step {record.resumed.get('from_step')}")]
     lines += ["", *(f"{each.number}. {attempt_line(each)}" for each in record.attempts[-20:])]

@@ -50,6 +50,8 @@ def fault(record: FaultRecord) -> dict[str, Any]:
         "resilience.exception_type": record.fault.get("exception") or "unknown",
         "resilience.exception_message": record.fault.get("message") or "",
     }
+    if record.hint:
+        tags["resilience.hint"] = record.hint
     if record.fault.get("simulated"):
         tags["resilience.fault_simulated"] = "true"
     return tags

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import keras
@@ -14,55 +14,35 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase, Position
 from mlflow_resilience.errors import Divergence
-from mlflow_resilience.training import batches, boundary, build, callback_state, learning_rate, randomness, state
+from mlflow_resilience.training import batches, boundary, build, learning_rate, randomness, state
 from mlflow_resilience.training.batches import DataPosition, Feed
 from mlflow_resilience.training.boundary import Boundary
+from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.callbacks import Closing, Opening
 from mlflow_resilience.training.packing import pack, unpack
+from mlflow_resilience.training.plan import Plan
+from mlflow_resilience.training.records import Bad
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.step import Step
-
-
-@dataclass(kw_only=True)
-class Plan:
-    """What one attempt is to do: the fit as the user asked for it, and where it starts."""
-
-    model: keras.Model
-    arguments: dict[str, Any]  # of `fit`, less data, callbacks, epochs
-    training: dict[str, Any]  # arguments of Keras's data adapter for the training data
-    validation: dict[str, Any] | None
-    callbacks: list[keras.callbacks.Callback]
-    history: keras.callbacks.History
-    epochs: int
-    initial_epoch: int
-    origin: dict[str, Any]  # random state when `fit` was first called
-    first_step: int  # global steps done before this fit (an earlier fit of the same job)
-    resume: TrainingState | None = None
-
+from mlflow_resilience.training.watch import Watch
 
 _UNCHANGED = Settings()
-
-
-class Watch:
-    """What an attempt tells the world, and asks it: implemented by the trainer."""
-
-    def entered(self, phase: Phase, position: Position) -> None: ...
-    def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision: ...
-    def in_force(self, decision: Decision) -> Settings: ...
-    def before(self, step: int, batch: Any) -> Any:
-        return batch
-    def stepped(self, position: Position, logs: dict[str, float]) -> None: ...
-    def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None: ...
-    def boundary(self, attempt: Attempt, *, epoch_end: bool) -> None: ...
 
 
 class Attempt:
     """Runs `fit` under our train function and callbacks, and can tell the training state at each boundary."""
 
     def __init__(
-        self, plan: Plan, settings: Settings, watch: Watch, fit: Callable[..., Any], held: Settings = _UNCHANGED
+        self,
+        plan: Plan,
+        settings: Settings,
+        watch: Watch,
+        fit: Callable[..., Any],
+        callbacks: CallbackStates,
+        held: Settings = _UNCHANGED,
     ) -> None:
         self.plan, self.settings, self.watch = plan, settings, watch
+        self._callbacks = callbacks
         self._rate_held = held.learning_rate_scale  # the factor that the state's learning rate already has
         self.at_boundary = True  # whether `capture` would give a state that training can go on from
         self._fit = fit
@@ -74,10 +54,13 @@ class Attempt:
         self._origin = self._meta["origin"] if self._meta is not None else plan.origin
         data = self._meta["data"] if self._meta is not None else {}
         self.feed = _feed(plan.training, True, data.get("training"), plan.resume)
-        self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume) if plan.validation else None
+        self.validation: Feed | None = None
+        if plan.validation:
+            self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume)
         self.boundary: Boundary
         self._held: dict[str, Any] | None = None  # the snapshot that validation may be left with
         self._held_validation: DataPosition | None = None
+        self._data = self.feed.now()  # the position at the last boundary: Keras's loop runs ahead of the steps
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -90,25 +73,25 @@ class Attempt:
         if self.validation is not None:
             arguments["validation_data"] = (self.validation, None, None)
         if meta is not None:
-            callback_state.before_begin(self._all_callbacks(), meta["callbacks"])
+            self._callbacks.before_begin(meta["callbacks"])
         initial_epoch = plan.initial_epoch if meta is None else meta["position"]["epoch"]
         if meta is not None and self._stopped(meta):
             initial_epoch = plan.epochs
         self.model.train_function = None  # one traced by an earlier fit knows nothing of this boundary
+        self.model._initial_epoch = 0  # Keras would prefer what an earlier fit's BackupAndRestore left there
         try:
-            callbacks = [Opening(self), *self._all_callbacks(), Closing(self)]
+            callbacks = [Opening(self), *plan.all_callbacks, Closing(self)]
             self._fit(x=self.feed, epochs=plan.epochs, initial_epoch=initial_epoch, callbacks=callbacks, **arguments)
         finally:
             boundary.release_updates(self.model)
             self.model.train_function = None
+        self._refuse_broken_weights()
         return plan.history
-
-    def _all_callbacks(self) -> list[keras.callbacks.Callback]:
-        return [*self.plan.callbacks, self.plan.history]
 
     def begin(self) -> None:
         """Keras is about to train: put our step in the place of its own."""
-        build.build(self.model, self.feed.element_spec)  # what the first step would create must be there to be restored
+        # What the first step would create must be there to be restored.
+        self.watch.begun(whole=build.build(self.model, self.feed.element_spec))
         self.boundary = Boundary(self.model)
         boundary.hold_updates(self.model, self.boundary)
         self.model.train_function = Step(self.model, self, self.model.train_function)
@@ -151,6 +134,12 @@ class Attempt:
     def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
         return self.watch.judge(error, phase, batch_size=batch_size, in_place=in_place)
 
+    def quarantined(self, bad: list[Bad]) -> None:
+        self.watch.quarantined(bad, self.next_step())
+
+    def traced(self, function: Any) -> None:
+        self.watch.traced(function)
+
     def in_force(self, decision: Decision) -> None:
         self.settings = self.watch.in_force(decision)
 
@@ -162,6 +151,7 @@ class Attempt:
     def step_ended(self, logs: dict[str, Any]) -> None:
         self.logs = {name: float(value) for name, value in logs.items()}
         self._refuse_divergence()
+        self._data = self.feed.now()
         self.at_boundary = True
         self.watch.stepped(self.position, self.logs)
         self.watch.boundary(self, epoch_end=False)
@@ -169,7 +159,7 @@ class Attempt:
     def validation_begun(self) -> None:
         self._held = state.snapshot(self.model)
         if self.validation is not None:
-            self._held_validation = dataclasses.replace(self.validation.position, step=0)
+            self._held_validation = _between(self.validation.now())
         self.enter("validation")
 
     def validation_step_ended(self) -> None:
@@ -183,12 +173,22 @@ class Attempt:
         self.watch.epoch_ended(epoch, self.position, floats)
         self.position = replace(self.position, epoch=epoch + 1, step=0)
         self.feed.epoch_ended()
+        self._data = self.feed.now()
         self.watch.boundary(self, epoch_end=True)
+
+    def _refuse_broken_weights(self) -> None:
+        """The loss of the last step does not show what its update did."""
+        broken = state.not_finite(self.model) - self.plan.exempt
+        if broken:
+            raise Divergence(f"{min(broken)} holds values that are not finite after the last step")
 
     def _refuse_divergence(self) -> None:
         for name, value in self.logs.items():
             if name == "loss" and not math.isfinite(value):
-                raise Divergence(f"the loss is {value} after step {self.position.global_step}")
+                done = self.position.global_step
+                self.position = replace(self.position, global_step=done - 1, step=self.position.step - 1)  # it is void
+                self.phase = "step"
+                raise Divergence(f"the loss is {value} after step {done}")
 
     # -- the training state ------------------------------------------------------------------------------------------
 
@@ -199,25 +199,25 @@ class Attempt:
         meta = {
             "position": dataclasses.asdict(self.position),
             "data": {
-                "training": _describe(self.feed.position, arrays, "data/training"),
+                "training": _describe(self._data, arrays, "data/training"),
                 "validation": self._validation_data(arrays),
             },
             "origin": self._origin,
             "random": randomness.capture(),
-            "callbacks": callback_state.capture(self._all_callbacks(), arrays),
+            "callbacks": self._callbacks.capture(arrays),
             "logs": self.logs,
             "stop_training": bool(self.model.stop_training),
             "settings": self.settings.to_dict(),
             "first_step": self.plan.first_step,
+            "environment": self.plan.environment,
         }
         return TrainingState(tensors={**tensors, **arrays}, meta=meta)
 
     def _validation_data(self, arrays: dict[str, Any]) -> Any:
         if self.validation is None:
             return None
-        position = dataclasses.replace(self.validation.position, step=0)
         held = self._held_validation if self._held is not None else None
-        return _describe(held or position, arrays, "data/validation")
+        return _describe(held or _between(self.validation.now()), arrays, "data/validation")
 
     def restore_at(self, place: Literal["epoch", "step"]) -> bool:
         """Restore the state that this attempt starts from, if this is the place for it. True when it was done."""
@@ -225,7 +225,9 @@ class Attempt:
             return False
         mid_epoch = self._meta["position"]["step"] > 0
         if place == "epoch" and mid_epoch:
-            state.restore(self.model, self.plan.resume.tensors)  # what their callbacks see meanwhile is right already
+            assert self.plan.resume is not None
+            with self.watch.restoring(self._meta):
+                state.restore(self.model, self.plan.resume.tensors)  # what callbacks see meanwhile is right already
             return False
         self.restore()
         return True
@@ -234,23 +236,23 @@ class Attempt:
         """Put model, optimiser, metrics, callbacks and random state back as they were."""
         resume, meta = self.plan.resume, self._meta
         assert resume is not None and meta is not None
-        # Between epochs Keras has reset the metrics already, and that is right.
-        groups = state.GROUPS if meta["position"]["step"] > 0 else ("model", "optimizer")
-        state.restore(self.model, resume.tensors, groups)
+        mid_epoch = meta["position"]["step"] > 0
+        with self.watch.restoring(meta):
+            # Between epochs Keras has reset the metrics already, and that is right.
+            state.restore(self.model, resume.tensors, state.GROUPS if mid_epoch else state.LASTING)
         learning_rate.scale(self.model, self.settings.learning_rate_scale, self._rate_held)
-        callback_state.restore(self._all_callbacks(), meta["callbacks"], resume.tensors)
+        self.watch.restored(self._callbacks.restore(meta["callbacks"], resume.tensors))
         self.position = Position(**meta["position"])
         self.logs = meta["logs"]
         self.model.stop_training = meta["stop_training"]
-        python_data = self.feed.is_python and meta["position"]["step"] > 0
-        randomness.restore(meta["random"], only=("tensorflow", "keras") if python_data else ALL_RANDOM)
+        # Finding the place in data that Python makes has left Python's random state where it was.
+        parts = ("tensorflow", "keras") if self.feed.is_python and mid_epoch else randomness.PARTS
+        randomness.restore(meta["random"], only=parts)
         self.boundary.passed()
+        self._data = self.feed.now()
         self.at_boundary = True
         self._meta = None
         self.plan.resume = None
-
-
-ALL_RANDOM = ("python", "numpy", "tensorflow", "keras")
 
 
 def _feed(arguments: dict[str, Any], training: bool, stored: Any, resume: TrainingState | None) -> Feed:
@@ -258,6 +260,11 @@ def _feed(arguments: dict[str, Any], training: bool, stored: Any, resume: Traini
     if stored is not None and resume is not None:
         start = DataPosition(**unpack(stored, resume.tensors))
     return Feed(arguments, training=training, start=start)
+
+
+def _between(position: DataPosition) -> DataPosition:
+    """A validation is never resumed in its middle: it begins anew, with the random state of that moment."""
+    return dataclasses.replace(position, step=0, random=None)
 
 
 def _describe(position: DataPosition, arrays: dict[str, Any], name: str) -> Any:

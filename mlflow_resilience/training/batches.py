@@ -8,6 +8,7 @@ place of the data, and `PositionedEpochIterator` is Keras's epoch iterator able 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from mlflow_resilience.training import pristine, randomness
+from mlflow_resilience.training import pipeline, pristine, randomness
 from mlflow_resilience.training.py_dataset import changed_attributes, fingerprints
+from mlflow_resilience.training.records import Records
 
 
 @dataclass(kw_only=True)
@@ -34,22 +36,43 @@ class DataPosition:
     steps_seen: int = 0
     exhausted: bool = False  # the epoch's last batch has been taken
     random: dict[str, Any] | None = None  # Python's and NumPy's state when the current iterator was made
+    variables: list[Any] = field(default_factory=list)  # that the pipeline uses, likewise
     attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began
 
 
 class Cursor:
-    """A live iterator and the count of what was taken from it."""
+    """A live iterator; after a batch of it failed, a new one at the same place, or one that goes record by record."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.iterator = iter(dataset)
+        self.records: Records | None = None
 
     @property
     def element_spec(self) -> Any:
         return self.iterator.element_spec
 
     def next(self) -> Any:
-        return self.iterator.get_next()
+        """The next batch; None for one of which no record could be read. Raises OutOfRangeError at the end."""
+        if self.records is None:
+            return self.iterator.get_next()
+        try:
+            return self.records.next_batch()
+        except StopIteration:
+            raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+
+    def reopen(self, position: DataPosition) -> None:
+        """Stand again where ``position`` says, on a pipeline that is as new. Raises pristine.NotCopyable."""
+        dataset = pristine.from_graph(pristine.graph_of(self.dataset), self.dataset.element_spec)
+        for _ in range(position.iterators - 1):
+            iter(dataset)
+        self.iterator = iter(dataset)
+        for _ in range(position.taken):
+            self.iterator.get_next()
+
+    def go_by_records(self, position: DataPosition) -> None:
+        """From the batch at ``position`` on, take what can be read. Raises NoRecords or pristine.NotCopyable."""
+        self.records = Records(self.dataset, iterators=position.iterators, taken=position.taken)
 
 
 class Feed(DataAdapter):
@@ -66,9 +89,12 @@ class Feed(DataAdapter):
         self.position = dataclasses.replace(start) if start is not None else DataPosition()
         self.element_spec: Any = None  # known once the dataset is made
         self.recall = False  # the next step was done before the resume: its results are to be recalled, not repeated
+        self.loop: PositionedEpochIterator | None = None  # Keras's loop over this data
         self._adapter: DataAdapter | None = None
         self._fresh = True
         self._fingerprints: dict[str, str] = {}
+        self._calls_python = pipeline.calls_python(arguments["x"])
+        self._variables = pipeline.variables(arguments["x"])
 
     @property
     def adapter(self) -> DataAdapter:
@@ -108,18 +134,15 @@ class Feed(DataAdapter):
     @property
     def is_python(self) -> bool:
         """Whether Python code makes the batches, and so draws from Python's and NumPy's random state."""
-        return self.py_dataset is not None or isinstance(
-            self._adapter, data_adapters.generator_data_adapter.GeneratorDataAdapter
-        )
+        return self._calls_python or self.py_dataset is not None
 
     def on_epoch_begin(self) -> None:
-        if self.start is not None and self.py_dataset is not None:
-            if self.start.random is not None:
-                randomness.restore(self.start.random, only=("python", "numpy"))
-            for name, value in self.start.attributes.items():
-                setattr(self.py_dataset, name, value)
-        self.position.random = randomness.capture() if self.is_python else None
         if self.py_dataset is not None:
+            if self.start is not None:
+                self._restore_random(self.start)
+                for name, value in self.start.attributes.items():
+                    setattr(self.py_dataset, name, value)
+            self.position.random = _python_random()
             self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
         self.adapter.on_epoch_begin()
 
@@ -131,11 +154,17 @@ class Feed(DataAdapter):
         self._fresh = False
         self.adapter.on_epoch_end()
 
+    def now(self) -> DataPosition:
+        """The position, as a copy that stays."""
+        if self.loop is not None:
+            self.position.num_batches, self.position.steps_seen = self.loop._num_batches, self.loop._steps_seen
+        return dataclasses.replace(self.position)
+
     def epoch_ended(self) -> None:
         """Between two epochs: what the user's dataset has changed in itself by now is what the next one starts with."""
         self.position.step = 0
-        self.position.random = None
         if self.py_dataset is not None:
+            self.position.random = None
             self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
 
     def open(self, dataset: Any) -> Cursor:
@@ -143,6 +172,9 @@ class Feed(DataAdapter):
         self.position.iterators += 1
         self.position.taken = 0
         self.position.exhausted = False
+        if self._calls_python:
+            self.position.random = _python_random()
+        self.position.variables = [variable.numpy() for variable in self._variables]
         return Cursor(dataset)
 
     def find(self, dataset: Any, start: DataPosition) -> Cursor | None:
@@ -152,12 +184,29 @@ class Feed(DataAdapter):
         self.position.iterators = max(start.iterators - 1, 0)
         if not start.iterators:
             return None
+        if start.taken and self._calls_python:
+            self._restore_random(start)
+        for variable, value in zip(self._variables, start.variables, strict=True):
+            variable.assign(value)
         cursor = self.open(dataset)
-        for _ in range(start.taken):
-            cursor.next()
+        with contextlib.suppress(tf.errors.OutOfRangeError):  # of validation data Keras asks once too often
+            for _ in range(start.taken):
+                cursor.next()
         self.position.taken = start.taken
         self.position.exhausted = start.exhausted
-        return cursor
+        return None if start.exhausted and not start.step else cursor
+
+    def _restore_random(self, start: DataPosition) -> None:
+        if start.random is not None:
+            randomness.restore(start.random, only=_PYTHON)
+
+
+_PYTHON = ("python", "numpy")
+
+
+def _python_random() -> dict[str, Any]:
+    whole = randomness.capture()
+    return {name: whole[name] for name in _PYTHON}
 
 
 class PositionedEpochIterator(keras_trainer.TFEpochIterator):
@@ -175,6 +224,7 @@ class PositionedEpochIterator(keras_trainer.TFEpochIterator):
             yield from super()._enumerate_iterator()
             return
         feed = self.data_adapter
+        feed.loop = self
         feed.on_epoch_begin()
         start = feed.start or DataPosition()
         if feed.start is not None:
@@ -242,4 +292,5 @@ def renewed(arguments: dict[str, Any]) -> dict[str, Any]:
     data = arguments["x"]
     if not isinstance(data, tf.data.Dataset):
         return arguments
-    return {**arguments, "x": pristine.from_graph(pristine.graph_of(data), data.element_spec)}
+    fresh = pristine.from_graph(pristine.graph_of(data), data.element_spec)
+    return {**arguments, "x": pipeline.stands_for(fresh, data)}

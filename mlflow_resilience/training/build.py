@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import keras
@@ -14,19 +15,29 @@ from mlflow_resilience.training import randomness, state
 def build(model: keras.Model, element_spec: Any) -> bool:
     """Create all variables that the first step would create, from the data's specs alone.
 
-    The variables get the values that they would have got. False where the model does not allow it (its first step
-    then creates them, and there is nothing to go back to before it).
+    The variables get the values that they would have got; what of Python's random numbers goes into them stays drawn.
+    False where the model does not allow it (its first step then creates them, and there is nothing to go back to
+    before it).
     """
-    with randomness.untouched():
+    with randomness.untouched(but=("python",)):
         if not (model.built and _metrics_built(model)) and element_spec is not None:
             try:
                 model._symbolic_build(data_batch=tf.nest.map_structure(_blank, element_spec))
             except Exception:
                 return _is_whole(model)
-        for optimizer in state.optimizers(model):
-            if model.built and not optimizer.built and optimizer is model.optimizer:
-                optimizer.build(model.trainable_variables)
+        if model.built and model.optimizer is not None and not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        if model.built and not _is_whole(model) and element_spec is not None:
+            _trace(model, element_spec)
     return _is_whole(model)
+
+
+def _trace(model: keras.Model, element_spec: Any) -> None:
+    """Let the model's own step say which variables its other optimisers need; nothing is computed."""
+    if model.run_eagerly:
+        return
+    with contextlib.suppress(Exception), model.distribute_strategy.scope():
+        tf.function(model.train_step, autograph=False).get_concrete_function(element_spec)
 
 
 def element_spec(arguments: dict[str, Any]) -> Any:

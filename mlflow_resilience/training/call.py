@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 from mlflow_resilience.errors import UsageError
 from mlflow_resilience.training import randomness
-from mlflow_resilience.training.attempt import Plan
+from mlflow_resilience.training.plan import Plan
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(keras.Model.fit).parameters.items()}
 _DEFAULTS.pop("self")
+_LEFT_OUT = (keras.callbacks.BackupAndRestore,)  # restores weights and epoch after us, and not to the same place
 
 
 def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> Plan:
@@ -39,10 +42,7 @@ def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> P
     histories = [callback for callback in listed if isinstance(callback, keras.callbacks.History)]
     return Plan(
         model=model,
-        arguments={
-            name: call[name]
-            for name in ("verbose", "steps_per_epoch", "validation_steps", "validation_freq")
-        },
+        arguments={name: call[name] for name in ("verbose", "steps_per_epoch", "validation_steps", "validation_freq")},
         training={
             "x": x,
             "y": y,
@@ -53,13 +53,28 @@ def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> P
             "class_weight": call["class_weight"],
         },
         validation=_validation(validation, call),
-        callbacks=[callback for callback in listed if not isinstance(callback, keras.callbacks.History)],
+        callbacks=[callback for callback in listed if not isinstance(callback, (*_LEFT_OUT, keras.callbacks.History))],
+        left_out=[type(callback).__name__ for callback in listed if isinstance(callback, _LEFT_OUT)],
         history=histories[0] if histories else keras.callbacks.History(),
         epochs=call["epochs"],
-        initial_epoch=call["initial_epoch"],
+        initial_epoch=getattr(model, "_initial_epoch", None) or call["initial_epoch"],
         origin=origin,
         first_step=first_step,
     )
+
+
+def steps_per_epoch(plan: Plan) -> int | None:
+    """How many batches an epoch has; None where only training will tell. Reads no data."""
+    data, asked = plan.training["x"], plan.training["steps_per_epoch"]
+    if asked:
+        return int(asked)
+    if isinstance(data, tf.data.Dataset):
+        cardinality = int(data.cardinality())
+        return cardinality if cardinality > 0 else None
+    if isinstance(data, keras.utils.PyDataset):
+        return data.num_batches
+    first = keras.tree.flatten(data)[0]
+    return math.ceil(len(first) / (plan.training["batch_size"] or 32)) if hasattr(first, "__len__") else None
 
 
 def _validation(data: Any, call: dict[str, Any]) -> dict[str, Any] | None:

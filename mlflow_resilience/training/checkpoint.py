@@ -50,7 +50,7 @@ def write(folder: Path, state: TrainingState) -> Checkpoint:
     """Write ``state`` below ``folder``. Raises OSError; nothing remains under a final name then."""
     arrays = state.arrays()
     position = Position(**state.meta["position"])
-    final = folder / f"step-{position.global_step:010d}"
+    final = folder / name_of(position)
     temporary = folder / f"{_WRITING}{final.name}-{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -81,7 +81,8 @@ def read(path: Path) -> TrainingState:
 
 def complete(folder: Path) -> list[Path]:
     """The checkpoints below ``folder`` that carry their completeness marker, oldest step first."""
-    return sorted(path for path in folder.glob("step-*") if (path / _STATE).is_file())
+    found = [path for path in folder.glob("step-*") if path.name[5:].isdigit() and (path / _STATE).is_file()]
+    return sorted(found, key=lambda path: int(path.name[5:]))
 
 
 def recover(folder: Path) -> None:
@@ -105,9 +106,37 @@ def set_aside(path: Path) -> Path:
     return target
 
 
-def position_of(path: Path) -> Position:
-    """The position that a checkpoint's name and marker give. Raises CheckpointError when it is damaged."""
-    return Position(**_read_meta(path)["state"]["position"])
+def name_of(position: Position) -> str:
+    """The name of the checkpoint at a position; the number orders them, and is checked against what they hold."""
+    return f"step-{position.global_step:010d}"
+
+
+def named_position(path: Path) -> Position:
+    """What a checkpoint's name says, for one that cannot be read."""
+    return Position(global_step=int(path.name.rpartition("-")[2]))
+
+
+def summary(path: Path) -> tuple[Position, dict[str, float]]:
+    """Position and metrics of a checkpoint. Raises CheckpointError when its marker is damaged."""
+    state = _read_meta(path)["state"]
+    return Position(**state["position"]), state.get("metrics") or {}
+
+
+def adopt(source: Path, folder: Path) -> None:
+    """Take another job's checkpoint into ``folder``, whole or not at all; files are shared where that is possible."""
+    temporary = folder / f"{_WRITING}{source.name}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(source, temporary, copy_function=link_or_copy)
+    _put_in_place(temporary, folder / source.name)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """A hard link, or a copy where the file system has none: a checkpoint's files are never written again."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
@@ -160,4 +189,4 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(memoryview(np.asarray(array, order="C").reshape(-1).view(np.uint8))).hexdigest()
+    return hashlib.sha256(np.asarray(array, order="C").reshape(-1).view(np.uint8).data).hexdigest()

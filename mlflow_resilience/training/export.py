@@ -7,7 +7,6 @@ in host memory; for each logged model it takes on the snapshot's values and is s
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
 from pathlib import Path
@@ -17,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from mlflow_resilience.training import randomness, state
+from mlflow_resilience.training.checkpoint import link_or_copy
 
 
 class Exporter:
@@ -46,7 +46,7 @@ class Exporter:
             state.restore(self._twin, tensors, ("model", "optimizer"))
             self._twin.save(folder / "model.keras")
         self._describe(folder)
-        shutil.copytree(checkpoint, folder / "training_state", copy_function=os.link)
+        shutil.copytree(checkpoint, folder / "training_state", copy_function=link_or_copy)
 
     def write_final(self, folder: Path, model: keras.Model) -> None:
         """Write the folder of the finished model, which trains no more."""

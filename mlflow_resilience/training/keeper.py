@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import queue
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +20,16 @@ from mlflow_resilience.training import checkpoint
 from mlflow_resilience.training.checkpoint import Checkpoint
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.saver import Request, Saver
+from mlflow_resilience.training.shelf import Shelf
 from mlflow_resilience.training.state import TrainingState
 
 
 class Keeper:
-    """The checkpoints of one `fit`. ``local`` is the schedule of the disk, ``logged`` that of logged models."""
+    """The checkpoints of one `fit`. ``local`` is the schedule of the disk, ``logged`` that of logged models.
+
+    ``failed(error, position)`` is told of writes that failed, on the thread that trains. ``earlier`` are the job's
+    journal entries so far: models that an earlier process logged count for what is to be kept.
+    """
 
     def __init__(
         self,
@@ -32,24 +41,31 @@ class Keeper:
         logged: Schedule,
         retention: Retention,
         failed: Callable[[Exception, Position], None],
+        earlier: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self._folder, self._models, self._journal = folder, models, journal
         self._local, self._logged, self._retention = local, logged, retention
         self._exporter: Exporter | None = None
         self._failed = failed
+        self._failures: queue.SimpleQueue[tuple[Exception, Position]] = queue.SimpleQueue()
         self._saver = Saver(folder, self._saved, self._not_saved)
+        self._shelf = Shelf(folder, self._say)
         self._at = {"local": (Position(), time.monotonic()), "logged": (Position(), time.monotonic())}
         self._cost: dict[str, float | None] = {"local": None, "logged": None}
-        self._logged_models: list[str] = []
+        self._logged_models = logged_models(earlier)
 
     @property
     def has_any(self) -> bool:
         """Whether there is a whole checkpoint, or one under way."""
-        return self._saver.busy or bool(checkpoint.complete(self._folder))
+        return self._saver.busy or self._shelf.has_any
 
-    def begin(self, exporter: Exporter | None) -> None:
-        """Training is about to start; without an exporter no logged models are made."""
+    def begin(self, exporter: Exporter | None, exempt: frozenset[str] = frozenset()) -> None:
+        """Training is about to start; without an exporter no logged models are made.
+
+        A state is refused when variables of the model, but for ``exempt``, hold values that are not finite.
+        """
         self._exporter = exporter
+        self._saver.exempt = exempt
 
     def restart(self, position: Position) -> None:
         """An attempt starts at ``position``: what is saved there is saved already."""
@@ -58,6 +74,7 @@ class Keeper:
 
     def due(self, position: Position, *, epoch_end: bool) -> bool:
         """Whether a snapshot is to be taken at this boundary. While a write is under way, none is."""
+        self._tell_failures()
         if self._saver.busy:
             return False
         return self._is_due("local", position, epoch_end) or self._is_due("logged", position, epoch_end)
@@ -76,39 +93,50 @@ class Keeper:
             self._at[tier] = (position, time.monotonic())
 
     def save_now(self, capture: Callable[[], TrainingState], attempt: int) -> None:
-        """Save the state at this boundary unless that is done, and log it; returns when it is on disk."""
+        """Save the state at this boundary, and log it; returns when it is on disk."""
         self._saver.wait()
         state = capture()
         state.meta.update(attempt=attempt, metrics=state.meta["logs"])
         self._saver.save(Request(state=state, publish=True, stall=0.0))
-        self._saver.wait()
+        self.wait()
 
     def wait(self) -> None:
         """Wait for the write under way."""
         self._saver.wait()
+        self._tell_failures()
 
     def close(self) -> None:
+        """Wait for the last write; no more are taken."""
         self._saver.close()
+        self._tell_failures()
 
     def newest(self) -> TrainingState | None:
         """The newest intact checkpoint. Damaged ones are set aside, and that is said."""
-        for path in reversed(checkpoint.complete(self._folder)):
-            try:
-                return checkpoint.read(path)
-            except checkpoint.CheckpointError as error:
-                self._set_aside(path, str(error))
-        return None
+        return self._shelf.newest()
 
     def set_newest_aside(self) -> None:
         """The newest checkpoint cannot be used, whatever its digest says."""
-        paths = checkpoint.complete(self._folder)
-        if paths:
-            self._set_aside(paths[-1], "it could not be restored")
+        self._shelf.set_newest_aside()
 
-    def _set_aside(self, path: Path, why: str) -> None:
-        aside = checkpoint.set_aside(path)
-        text = f"checkpoint {path.name} set aside as {aside.name}: {why}"
-        self._journal.append("event", name="checkpoint_unreadable", text=text, data={"path": str(aside)})
+    def restoring(self, position: Position) -> AbstractContextManager[None]:
+        """Around a restore: one that ends the process twice is not tried a third time."""
+        name = checkpoint.name_of(position)
+        return self._shelf.handling(name) if (self._folder / name).is_dir() else contextlib.nullcontext()
+
+    def warn_of_space(self, size: int) -> None:
+        """Say so when there is no room for two checkpoints of ``size`` bytes."""
+        self._shelf.warn_of_space(size)
+
+    def _say(self, name: str, text: str, data: dict[str, object]) -> None:
+        self._journal.append("event", name=name, text=text, data=data)
+
+    def _tell_failures(self) -> None:
+        while True:
+            try:
+                error, position = self._failures.get_nowait()
+            except queue.Empty:
+                return
+            self._failed(error, position)
 
     def _is_due(self, tier: str, position: Position, epoch_end: bool) -> bool:
         if tier == "logged" and self._exporter is None:
@@ -128,11 +156,10 @@ class Keeper:
     def _saved(self, request: Request, written: Checkpoint, seconds: float) -> None:
         # What the write takes from the training on a shared processor counts as well as the stall.
         self._cost["local"] = request.stall + seconds
-        meta = request.state.meta
         self._journal.append(
             "checkpoint",
             durable=True,
-            attempt=meta["attempt"],
+            attempt=request.state.meta["attempt"],
             step=written.position.global_step,
             epoch=written.position.epoch,
             digest=written.digest,
@@ -143,7 +170,7 @@ class Keeper:
         )
         if request.publish and self._exporter is not None:
             self._publish(self._exporter, request, written)
-        self._tidy(written)
+        self._shelf.tidy(self._retention, written.path)
 
     def _publish(self, exporter: Exporter, request: Request, written: Checkpoint) -> None:
         started = time.perf_counter()
@@ -153,36 +180,48 @@ class Keeper:
             exporter.write(folder, request.state.tensors, written.path)
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
-            self._failed(error, written.position)
+            self._not_saved(request, error)
             return
         meta = request.state.meta
-        self._journal.append(
-            "model",
-            durable=True,
-            local_id=local_id,
-            name="checkpoint",
-            attempt=meta["attempt"],
-            step=written.position.global_step,
-            epoch=written.position.epoch,
-            digest=written.digest,
-            folder=str(folder),
-            tags=exporter.tags,
-            metrics=meta["metrics"],
-            delete_after_upload=True,
-        )
-        self._logged_models.append(local_id)
-        while len(self._logged_models) > self._retention.last:
-            self._journal.append("model_superseded", local_id=self._logged_models.pop(0))
+        entry = {
+            "local_id": local_id,
+            "name": "checkpoint",
+            "attempt": meta["attempt"],
+            "step": written.position.global_step,
+            "epoch": written.position.epoch,
+            "digest": written.digest,
+            "folder": str(folder),
+            "tags": exporter.tags,
+            "metrics": meta["metrics"],
+            "delete_after_upload": True,
+        }
+        self._journal.append("model", durable=True, **entry)
+        kept = _kept(entry)
+        self._logged_models.append(Kept(name=local_id, position=written.position, score=kept.score))
+        for each in self._retention.superfluous(self._logged_models):
+            self._logged_models.remove(each)
+            self._journal.append("model_superseded", local_id=each.name)
         self._cost["logged"] = time.perf_counter() - started
 
     def _not_saved(self, request: Request, error: Exception) -> None:
-        self._failed(error, Position(**request.state.meta["position"]))
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self._shelf.make_room()
+        self._failures.put((error, Position(**request.state.meta["position"])))
 
-    def _tidy(self, newest: Checkpoint) -> None:
-        kept = [
-            Kept(name=str(path), position=Position(global_step=int(path.name.rpartition("-")[2])), score=None)
-            for path in checkpoint.complete(self._folder)
-        ]
-        for each in self._retention.superfluous(kept):
-            if each.name != str(newest.path):
-                shutil.rmtree(each.name, ignore_errors=True)
+
+def logged_models(entries: Iterable[Mapping[str, Any]]) -> list[Kept]:
+    """The checkpoints that the journal's entries made logged models of, and have not superseded."""
+    found: dict[str, Kept] = {}
+    for entry in entries:
+        if entry.get("kind") == "model" and entry.get("name") == "checkpoint":
+            found[entry["local_id"]] = _kept(entry)
+        elif entry.get("kind") == "model_superseded":
+            found.pop(entry["local_id"], None)
+    return list(found.values())
+
+
+def _kept(entry: Mapping[str, Any]) -> Kept:
+    # The loss of an epoch under way compares with no other; only an epoch's end has one of the validation.
+    metrics = entry.get("metrics") or {}
+    position = Position(global_step=int(entry["step"]), epoch=int(entry["epoch"]))
+    return Kept(name=str(entry["local_id"]), position=position, score=metrics.get("val_loss"))

@@ -24,7 +24,7 @@ class Scaled(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def scale(model: keras.Model, factor: float, held: float) -> None:
-    """Bring every optimiser's rate to ``factor`` times the user's own; a rate that is a variable has ``held`` already."""
+    """Bring every rate to ``factor`` times the user's own; one that is a variable holds ``held`` times it already."""
     for optimizer in optimizers(model):
         rate = getattr(optimizer, "_learning_rate", None)
         schedule = rate.schedule if isinstance(rate, Scaled) else rate

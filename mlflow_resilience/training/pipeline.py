@@ -26,19 +26,41 @@ class Stage:
 
 def stages(dataset: tf.data.Dataset) -> Iterator[Stage]:
     """The stages, the last one first."""
-    waiting, seen = [dataset], set()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield _stage(each)
-        waiting.extend(each._inputs())
+    return map(_stage, _walk(dataset))
 
 
 def calls_python(dataset: Any) -> bool:
     """Whether Python code takes part in making the elements, and may draw from Python's and NumPy's random state."""
     return isinstance(dataset, tf.data.Dataset) and any(stage.ops & _PYTHON for stage in stages(dataset))
+
+
+def variables(dataset: Any) -> list[tf.Variable]:
+    """The variables that the pipeline's functions use (seeds of augmentation layers, say), which outlive iterators."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return []
+    found = [
+        variable
+        for each in _walk(dataset)
+        for function in each._functions()
+        for variable in function.function.graph.variables
+    ]
+    return list({id(variable): variable for variable in found}.values())
+
+
+def stands_for(copy: Any, original: tf.data.Dataset) -> Any:
+    """``copy`` was made from the graph of ``original``: it has no objects that could be looked at."""
+    copy._mlflow_resilience_original = getattr(original, "_mlflow_resilience_original", original)
+    return copy
+
+
+def _walk(dataset: Any) -> Iterator[Any]:
+    waiting, seen = [getattr(dataset, "_mlflow_resilience_original", dataset)], set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting.extend(each._inputs())
 
 
 def _stage(dataset: Any) -> Stage:

@@ -28,8 +28,11 @@ def graph_of(dataset: tf.data.Dataset) -> tf.compat.v1.GraphDef:
     return tf.compat.v1.GraphDef.FromString(serialised.numpy())
 
 
-def from_graph(graph: tf.compat.v1.GraphDef, element_spec: Any) -> tf.data.Dataset:
-    """A dataset made anew from ``graph``. Raises NotCopyable where it would share state with the original."""
+def from_graph(graph: tf.compat.v1.GraphDef, element_spec: Any, output: str | None = None) -> tf.data.Dataset:
+    """A dataset made anew from ``graph``, or from the part of it below the node ``output``.
+
+    Raises NotCopyable where it would share state with the original.
+    """
     body = tf.compat.v1.GraphDef()
     body.CopyFrom(graph)
     result = next(node for node in body.node if node.op == "_Retval").input[0]
@@ -39,7 +42,8 @@ def from_graph(graph: tf.compat.v1.GraphDef, element_spec: Any) -> tf.data.Datas
     for node in body.node:
         _renew(node)
     _refuse_shared_state(graph)
-    output = result if ":" in result else f"{result}:0"
+    output = output or result
+    output = output if ":" in output else f"{output}:0"
 
     def make() -> tf.Tensor:
         return tf.graph_util.import_graph_def(body, return_elements=[output], name="")[0]

@@ -47,5 +47,5 @@ def _digest(value: Any, name: str) -> str | None:
         return None
     total = hashlib.sha256(json.dumps(document).encode())
     for key in sorted(arrays):
-        total.update(memoryview(np.ascontiguousarray(arrays[key]).reshape(-1).view(np.uint8)))
+        total.update(np.ascontiguousarray(arrays[key]).reshape(-1).view(np.uint8).data)
     return total.hexdigest()

@@ -12,6 +12,8 @@ from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from tensorflow.python.eager import context as tf_context
 
+PARTS = ("python", "numpy", "tensorflow", "keras")
+
 
 def capture() -> dict[str, Any]:
     """The state as plain JSON values; draws nothing."""
@@ -25,7 +27,7 @@ def capture() -> dict[str, Any]:
     }
 
 
-def restore(state: dict[str, Any], *, only: tuple[str, ...] = ("python", "numpy", "tensorflow", "keras")) -> None:
+def restore(state: dict[str, Any], *, only: tuple[str, ...] = PARTS) -> None:
     """Put the process back into a captured state, or the parts of it named by ``only``."""
     if "python" in only:
         version, words, gauss = state["python"]
@@ -40,13 +42,13 @@ def restore(state: dict[str, Any], *, only: tuple[str, ...] = ("python", "numpy"
 
 
 @contextlib.contextmanager
-def untouched() -> Iterator[None]:
-    """Whatever is drawn inside leaves no trace in the state outside."""
+def untouched(but: tuple[str, ...] = ()) -> Iterator[None]:
+    """Whatever is drawn inside leaves no trace in the state outside, ``but`` in these parts of it."""
     before = capture()
     try:
         yield
     finally:
-        restore(before)
+        restore(before, only=tuple(part for part in PARTS if part not in but))
 
 
 def _capture_tensorflow() -> dict[str, Any] | None:

@@ -45,7 +45,9 @@ def findings(data: Any) -> list[str]:
         return []
     found = [text for stage in stages(data) for text in _of_stage(stage)]
     if data.options().deterministic is False:
-        found.append("the pipeline's options say deterministic=False, so the order of its elements is left open: set True")
+        found.append(
+            "the pipeline's options say deterministic=False, so the order of its elements is left open: set True"
+        )
     return list(dict.fromkeys(found))
 
 

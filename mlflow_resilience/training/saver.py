@@ -9,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mlflow_resilience.training import checkpoint
 from mlflow_resilience.training.checkpoint import Checkpoint
-from mlflow_resilience.training.state import TrainingState
+from mlflow_resilience.training.state import TrainingState, finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +45,7 @@ class Saver:
         self._idle = threading.Event()
         self._idle.set()
         self._thread: threading.Thread | None = None
+        self.exempt: frozenset[str] = frozenset()  # variables that may hold infinity
 
     @property
     def busy(self) -> bool:
@@ -85,17 +84,14 @@ class Saver:
     def _write(self, request: Request) -> None:
         started = time.perf_counter()
         try:
-            _refuse_non_finite(request.state)
+            _refuse_non_finite(request.state, self.exempt)
             written = checkpoint.write(self._folder, request.state)
             self._saved(request, written, time.perf_counter() - started)
         except Exception as error:
             self._failed(request, error)
 
 
-def _refuse_non_finite(state: TrainingState) -> None:
+def _refuse_non_finite(state: TrainingState, exempt: frozenset[str]) -> None:
     for name, value in state.tensors.items():
-        if not name.startswith("model/"):
-            continue
-        array = np.asarray(value)
-        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        if name.startswith("model/") and name not in exempt and not finite(value):
             raise NotFinite(f"{name} holds values that are not finite")

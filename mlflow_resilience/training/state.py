@@ -87,12 +87,33 @@ def size(model: keras.Model) -> int:
     return sum(_elements(variable) * tf.as_dtype(variable.dtype).size for _, variable in named(model))
 
 
+def finite(value: Any) -> bool:
+    """Whether all of a tensor's values are finite; true of whole numbers."""
+    dtype = tf.as_dtype(value.dtype)
+    return not dtype.is_floating or bool(np.isfinite(np.asarray(value)).all())
+
+
+def not_finite(model: keras.Model) -> frozenset[str]:
+    """The names of the model's variables that hold NaN or infinity."""
+    return frozenset(name for name, variable in named(model, ("model",)) if not finite(value_of(variable)))
+
+
 def restore(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] = GROUPS) -> None:
     """Give the model's variables the values of a snapshot or a checkpoint.
 
     Everything is checked before the first value is assigned. Raises CheckpointError naming the first tensors that
     differ when the checkpoint belongs to another architecture.
     """
+    for variable, value in _matched(model, tensors, groups):
+        variable.assign(value)
+
+
+def check(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] = LASTING) -> None:
+    """Raises the CheckpointError that :func:`restore` would raise."""
+    _matched(model, tensors, groups)
+
+
+def _matched(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str]) -> list[tuple[Any, Any]]:
     pairs, differences = [], []
     for group in groups:
         stored = sorted((name for name in tensors if name.startswith(f"{group}/")), key=_number)
@@ -107,8 +128,7 @@ def restore(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] =
         raise CheckpointError(
             f"the checkpoint is of another architecture: {listed}. Build the same model, or start with resume=never."
         )
-    for variable, value in pairs:
-        variable.assign(value)
+    return pairs
 
 
 def _difference(variable: Any, value: Any) -> list[str]:

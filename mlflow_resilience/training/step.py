@@ -11,12 +11,15 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import reduce_per_replica
 
+from mlflow_resilience.core.action import Quarantine
 from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase
+from mlflow_resilience.training import mending
 from mlflow_resilience.training.batches import Cursor, Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.microbatch import in_pieces
+from mlflow_resilience.training.records import Bad
 
 
 class Surroundings(Protocol):
@@ -41,6 +44,12 @@ class Surroundings(Protocol):
     def advance(self) -> None:
         """One more batch is done."""
 
+    def quarantined(self, bad: list[Bad]) -> None:
+        """These records are left out."""
+
+    def traced(self, function: Any) -> None:
+        """The step was traced: ``function`` is what will run."""
+
     def recalled(self) -> Any:
         """The results of the last step before a resume."""
 
@@ -59,7 +68,7 @@ class Step:
         self._model = model
         self._around = around
         self._plain = plain
-        self._compiled: dict[int, Any] = {}
+        self._compiled: dict[tuple[int, bool], Any] = {}
         self.data_seconds = 0.0
 
     def __call__(self, cursor: Cursor) -> Any:
@@ -69,7 +78,7 @@ class Step:
         logs: Any = None
         for _ in range(self._model.steps_per_execution):
             try:
-                batch = self._guarded("data", lambda: self._take(cursor), None)
+                batch = self._next(cursor)
             except StopIteration:
                 if logs is not None:
                     return logs
@@ -77,15 +86,33 @@ class Step:
             logs = self._train(cursor, batch, logs)
         return logs
 
+    def _next(self, cursor: Cursor) -> Any:
+        """The next batch; None where none of its records can be read."""
+
+        def mend(decision: Decision) -> None:
+            mending.mend_data(cursor, self._around.feed.position, decision)
+
+        return self._guarded("data", lambda: self._take(cursor), mend, lambda: mending.can_mend(cursor))
+
     def _train(self, cursor: Cursor, batch: Any, logs: Any) -> Any:
         around = self._around
         step = around.next_step()
-        if step in around.settings.skipped_batches:
+        if batch is None or step in around.settings.skipped_batches:
             around.advance()
             return logs if logs is not None else self._model.get_metrics_result()
-        size = records(batch)
+
+        def mend(decision: Decision) -> None:
+            nonlocal batch
+            if mending.asks(decision, Quarantine):
+                first = (around.feed.position.taken - 1) * (records(batch) or 0)
+                batch, bad = mending.without_bad(self._model, batch, first)
+                around.boundary.restore()
+                around.quarantined(bad)
+
         phase: Phase = "step" if self._compiled else "trace"
-        logs = self._guarded(phase, lambda: self._compute(cursor, around.before(step, batch), size), size)
+        logs = self._guarded(
+            phase, lambda: self._compute(cursor, around.before(step, batch)), mend, lambda: True, batch
+        )
         around.advance()
         return logs
 
@@ -99,6 +126,9 @@ class Step:
         finally:
             self.data_seconds += time.perf_counter() - started
         self._around.feed.position.taken += 1
+        if cursor.records is not None and cursor.records.bad:
+            bad, cursor.records.bad = cursor.records.bad, []
+            self._around.quarantined(bad)
         return batch
 
     def _run_out(self, cursor: Cursor) -> Any:
@@ -109,8 +139,15 @@ class Step:
             self._around.boundary.passed()
         raise StopIteration
 
-    def _guarded(self, phase: Phase, operation: Callable[[], Any], size: int | None) -> Any:
-        """Run ``operation``; repeat it as long as that is what is decided about its fault."""
+    def _guarded(
+        self,
+        phase: Phase,
+        operation: Callable[[], Any],
+        mend: Callable[[Decision], None],
+        can_mend: Callable[[], bool],
+        batch: Any = None,
+    ) -> Any:
+        """Run ``operation``; mend and repeat it as long as that is what is decided about its fault."""
         around = self._around
         while True:
             error: Exception | None = None
@@ -122,21 +159,33 @@ class Step:
             except Exception as caught:
                 error = caught
             # Outside of the handler: a live traceback keeps the failed step's tensors in memory.
-            whole = around.boundary.restore()
-            decision = around.judge(error, phase, batch_size=size, in_place=whole)
+            in_place = around.boundary.restore() and can_mend()
+            size = None if batch is None else records(batch)
+            decision = around.judge(error, phase, batch_size=size, in_place=in_place)
             if decision.resumption != "in_place":
                 raise error
             del error
             time.sleep(decision.delay)
             around.in_force(decision)
+            mend(decision)
 
-    def _compute(self, cursor: Cursor, batch: Any, size: int | None) -> Any:
-        pieces = min(self._around.settings.accumulation, size or 1)
-        if pieces not in self._compiled:
-            self._compiled[pieces] = self._compile(pieces, cursor.element_spec)
-        logs, after = self._compiled[pieces](batch)
+    def _compute(self, cursor: Cursor, batch: Any) -> Any:
+        pieces = min(self._around.settings.accumulation, records(batch) or 1)
+        whole = _fits(batch, cursor.element_spec)
+        function = self._compiled.get((pieces, whole))
+        if function is not None:
+            logs, after = function(batch)
+        else:
+            spec = cursor.element_spec if whole else _of_any_size(cursor.element_spec)
+            function = self._compiled[pieces, whole] = self._compile(pieces, spec)
+            logs, after = function(batch)
+            self._tell_trace(function)
         self._around.boundary.passed(after)
         return logs
+
+    def _tell_trace(self, function: Any) -> None:
+        if not self._model.run_eagerly:
+            self._around.traced(function.get_concrete_function())
 
     def _compile(self, pieces: int, element_spec: Any) -> Callable[[Any], Any]:
         model, boundary = self._model, self._around.boundary
@@ -167,3 +216,14 @@ def records(batch: Any) -> int | None:
         if shape is not None and len(shape) > 0:
             return int(np.shape(tensor)[0]) if not isinstance(tensor, tf.RaggedTensor) else int(tensor.nrows())
     return None
+
+
+def _fits(batch: Any, spec: Any) -> bool:
+    """Whether the batch is as large as its spec says: one that lost bad records may not be."""
+    first = tf.nest.flatten(spec)[0]
+    fixed = first.shape[0] if isinstance(first, tf.TensorSpec) and first.shape.rank else None
+    return fixed is None or fixed == records(batch)
+
+
+def _of_any_size(spec: Any) -> Any:
+    return tf.nest.map_structure(lambda each: tf.TensorSpec((None, *each.shape[1:]), each.dtype), spec)

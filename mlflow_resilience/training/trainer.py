@@ -6,7 +6,8 @@ import dataclasses
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -19,19 +20,29 @@ from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Fault, Phase, Position, describe
 from mlflow_resilience.core.judge import Journal, Judge
-from mlflow_resilience.errors import Preempted
-from mlflow_resilience.training import batches, build, callback_state, changes, checkpoint, learning_rate, microbatch
-from mlflow_resilience.training import pristine, state
-from mlflow_resilience.training.attempt import Attempt, Plan, Watch
+from mlflow_resilience.errors import CheckpointError, Preempted
+from mlflow_resilience.training import (
+    batches,
+    build,
+    changes,
+    checkpoint,
+    environment,
+    microbatch,
+    preflight,
+    pristine,
+    randomness,
+    reproducible,
+    state,
+)
+from mlflow_resilience.training.attempt import Attempt
+from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
+from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.points import Points
+from mlflow_resilience.training.records import Bad
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.stopwatch import Stopwatch
-
-
-#: The groups of variables that outlive an epoch.
-_LASTING = ("model", "optimizer")
 
 
 @dataclass(kw_only=True)
@@ -48,13 +59,15 @@ class Ports:
     stopwatch: Stopwatch
     find_resume: Callable[[], TrainingState | None]  # asked once, when the model is whole
     make_exporter: Callable[[], Exporter] | None  # None where no models are to be logged
+    environment: dict[str, Any] = field(default_factory=dict)  # versions, processor, GPUs, as telemetry knows them
 
 
-class KerasTrainer(Watch):
-    """Implements the loop's `Trainer` over one call of `fit`."""
+class KerasTrainer:
+    """Implements the loop's `Trainer` and the attempts' `Watch` over one call of `fit`."""
 
     def __init__(self, plan: Plan, ports: Ports, fit: Callable[..., Any]) -> None:
         self._plan, self._ports, self._fit = plan, ports, fit
+        self._callbacks = CallbackStates(plan.all_callbacks)
         self._attempt: Attempt | None = None
         self._initial: TrainingState | None = None
         self._resume: TrainingState | None = None
@@ -64,6 +77,7 @@ class KerasTrainer(Watch):
         self._position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
         self._furthest = 0
         self._told = Settings()
+        self._resumed = False
         self._phase: Phase = "start"
 
     # -- the loop's port ---------------------------------------------------------------------------------------------
@@ -99,7 +113,7 @@ class KerasTrainer(Watch):
         held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
         self._told = held
         self._tell_changes(settings, self._position.global_step)
-        self._attempt = Attempt(plan, settings, self, self._fit, held=held)
+        self._attempt = Attempt(plan, settings, self, self._fit, self._callbacks, held=held)
         self._ports.keeper.restart(self._position)
         try:
             history = self._attempt.run()
@@ -111,6 +125,28 @@ class KerasTrainer(Watch):
         return self._describe(error, self._phase, None)
 
     # -- what an attempt tells and asks ------------------------------------------------------------------------------
+
+    def begun(self, *, whole: bool) -> None:
+        if whole and self._initial is None and self._position.global_step == self._plan.first_step:
+            self._complete()  # the model could not be built before its data was there
+
+    def restoring(self, meta: dict[str, Any]) -> AbstractContextManager[None]:
+        return self._ports.keeper.restoring(Position(**meta["position"]))
+
+    def restored(self, problems: list[str]) -> None:
+        for text in problems:
+            self._event("callback_state", text)
+
+    def traced(self, function: Any) -> None:
+        ops = reproducible.stateful_random_ops(function)
+        if ops:
+            text = (
+                f"the model draws from {', '.join(ops)}, whose place in the random numbers cannot be stored: after a "
+                "resume the result differs; keras.random with a SeedGenerator resumes exactly"
+            )
+            self._event("not_exact", text)
+            if self._resumed:
+                self._ports.journal.append("semantic_change", step=self._position.global_step, text=text)
 
     def entered(self, phase: Phase, position: Position) -> None:
         self._enter(phase, position)
@@ -130,6 +166,17 @@ class KerasTrainer(Watch):
     def in_force(self, decision: Decision) -> Settings:
         self._tell_changes(decision.settings, self.position.global_step)
         return decision.settings
+
+    def quarantined(self, bad: list[Bad], step: int) -> None:
+        if not bad:
+            return
+        log = self._ports.judge.log
+        records = [record.to_dict() for record in bad]
+        text = f"left out at step {step}: {', '.join(record.identity for record in bad)}"
+        entry = {"name": "quarantine", "attempt": log.attempt, "step": step, "text": text, "data": {"records": records}}
+        self._ports.journal.append("event", durable=True, **entry)
+        log.add({"kind": "event", **entry})
+        self._ports.journal.append("semantic_change", step=step, text=text)
 
     def before(self, step: int, batch: Any) -> Any:
         return self._ports.strike(step, batch)
@@ -156,7 +203,8 @@ class KerasTrainer(Watch):
         if keeper.due(attempt.position, epoch_end=epoch_end):
             before = self._ports.stopwatch.switch("save_stall")
             self._points.flush(self._ports.judge.log.attempt)  # a checkpoint covers points that are in the journal
-            keeper.save(attempt.capture, self._ports.judge.log.attempt, epoch_end=epoch_end, logs=attempt.logs)
+            logs = self.last_metrics if epoch_end else attempt.logs
+            keeper.save(attempt.capture, self._ports.judge.log.attempt, epoch_end=epoch_end, logs=logs)
             self._ports.stopwatch.switch(before)
 
     # -- leaving -----------------------------------------------------------------------------------------------------
@@ -167,6 +215,11 @@ class KerasTrainer(Watch):
             self._points.flush(self._ports.judge.log.attempt)
             self._ports.keeper.save_now(self._attempt.capture, self._ports.judge.log.attempt)
         self._settle()
+
+    def capture(self) -> TrainingState:
+        """The state that training is in, when it stands at a boundary or has ended."""
+        assert self._attempt is not None
+        return self._attempt.capture()
 
     @property
     def model(self) -> keras.Model:
@@ -179,49 +232,58 @@ class KerasTrainer(Watch):
 
     def digest(self) -> str:
         """The digest of the model and its optimiser as they are now."""
-        return checkpoint.digest_of({name: np.asarray(v.value) for name, v in state.named(self._plan.model, _LASTING)})
+        values = state.snapshot(self._plan.model, state.LASTING)
+        return checkpoint.digest_of({name: np.asarray(value) for name, value in values.items()})
 
     # -- within ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         plan = self._plan
         whole = build.build(plan.model, build.element_spec(plan.training))
-        if whole and self._ports.make_exporter is not None:
-            self.exporter = self._ports.make_exporter()
-            self._ports.keeper.begin(self.exporter)
+        plan.origin = {**plan.origin, "python": randomness.capture()["python"]}
+        plan.environment = environment.facts(self._ports.environment)
+        preflight.say(plan, self._ports.journal)
         self._resume = self._ports.find_resume()
-        if self._resume is None and whole:
-            self._initial = self._initial_state()
+        if self._resume is not None:
+            self._resumed = True
+            preflight.say_of_resume(plan, self._resume.meta, self._ports.journal)
+        if whole:
+            self._complete()
 
-    def _initial_state(self) -> TrainingState:
-        arrays: dict[str, Any] = {}
-        meta = {"callbacks": callback_state.capture([*self._plan.callbacks, self._plan.history], arrays)}
-        return TrainingState(tensors={**state.snapshot(self._plan.model, _LASTING), **arrays}, meta=meta)
+    def _complete(self) -> None:
+        """Model and optimiser are whole and nothing is trained yet: what has to be known of that is kept."""
+        plan, model = self._plan, self._plan.model
+        plan.exempt = state.not_finite(model)
+        if self._ports.make_exporter is not None:
+            self.exporter = self._ports.make_exporter()
+        self._ports.keeper.begin(self.exporter, plan.exempt)
+        self._ports.keeper.warn_of_space(state.size(model))
+        if self._resume is None:
+            self._initial = TrainingState(tensors=state.snapshot(model, state.LASTING))
 
     def _roll_back(self, decision: Decision) -> None:
         self._ports.keeper.wait()
         if _asks(decision, OlderCheckpoint):
             self._ports.keeper.set_newest_aside()
         found = self._ports.keeper.newest()
-        self._renew_data()
+        self._renew_data(self._plan.first_step if found is None else int(found.meta["position"]["global_step"]))
         if found is not None:
             self._resume = found
             return
         self._resume = None
         if self._initial is None:
-            raise checkpoint.CheckpointError("there is no checkpoint, and the state at the start was not kept")
-        state.restore(self._plan.model, self._initial.tensors, _LASTING)
-        callbacks = [*self._plan.callbacks, self._plan.history]
-        callback_state.restore(callbacks, self._initial.meta["callbacks"], self._initial.tensors)
+            raise CheckpointError("there is no checkpoint, and the state at the start was not kept")
+        state.restore(self._plan.model, self._initial.tensors, state.LASTING)
+        self._callbacks.reset()
 
-    def _renew_data(self) -> None:
+    def _renew_data(self, step: int) -> None:
         plan = self._plan
         try:
             plan.training = batches.renewed(plan.training)
             plan.validation = batches.renewed(plan.validation) if plan.validation else None
         except pristine.NotCopyable as error:
             text = f"the data after the roll-back comes in another order: {error}"
-            self._ports.journal.append("semantic_change", step=self._position.global_step, text=text)
+            self._ports.journal.append("semantic_change", step=step, text=text)
 
     def _capabilities(self, *, in_place: bool) -> Capabilities:
         return Capabilities(
@@ -250,6 +312,10 @@ class KerasTrainer(Watch):
         self._phase = phase
         self._ports.beat(phase, position.global_step, position.epoch)
 
+    def _event(self, name: str, text: str) -> None:
+        attempt, step = self._ports.judge.log.attempt, self.position.global_step
+        self._ports.journal.append("event", name=name, attempt=attempt, step=step, text=text, data={})
+
     def _tell_changes(self, settings: Settings, step: int) -> None:
         for text in changes.in_words(self._plan.model, self._told, settings, step):
             self._ports.journal.append("semantic_change", step=step + 1, text=text)
@@ -262,7 +328,8 @@ class KerasTrainer(Watch):
 
     def _times(self) -> None:
         attempt = self._ports.judge.log.attempt
-        self._ports.journal.append("times", attempt=attempt, **self._ports.stopwatch.read())
+        seconds: dict[str, Any] = dict(self._ports.stopwatch.read())
+        self._ports.journal.append("times", attempt=attempt, **seconds)
 
 
 def _asks(decision: Decision, action: type[Action]) -> bool:

@@ -73,7 +73,7 @@ def test_time_and_records() -> None:
             {"kind": "checkpoint", "step": 50, "time": 150.0},
             {"kind": "lost", "seconds": 2.5},
             {"kind": "lost"},
-            {"kind": "event", "name": "quarantine", "data": {"records": 3}},
+            {"kind": "event", "name": "quarantine", "data": {"records": [{}, {}, {}]}},
             {"kind": "event", "name": "quarantine"},
             {"kind": "event", "name": "other"},
         ]

@@ -24,7 +24,11 @@ def test_the_job_run_says_that_it_recovered(recovered: Ended) -> None:
     (job,) = recovered.jobs()
     tags = job.data.tags
     assert job.info.status == "FINISHED"
-    assert (tags["resilience.outcome"], tags["resilience.attempts"], tags["resilience.faults"]) == ("recovered", "4", "3")
+    assert (tags["resilience.outcome"], tags["resilience.attempts"], tags["resilience.faults"]) == (
+        "recovered",
+        "4",
+        "3",
+    )
     assert tags["resilience.failure_classes"] == "unknown,host_oom,process_death"
     assert "2 pieces" in tags["resilience.semantic_changes"]
     assert "recovered" in tags["mlflow.note.content"]
@@ -91,7 +95,7 @@ def test_a_bug_stops_after_one_attempt_with_a_hint(tmp_path: Path) -> None:
     (attempt,) = ended.attempts(job)
     assert attempt.data.tags["resilience.failure_class"] == "programming_error"
     assert "hint:" in ended.output
-    assert "hint" in " ".join(job.data.tags.values()).lower() or "shapes" in job.data.tags["mlflow.note.content"].lower()
+    assert attempt.data.tags["resilience.hint"] in job.data.tags["mlflow.note.content"]
 
 
 def test_a_preempted_job_goes_on_with_the_same_command(tmp_path: Path) -> None:
@@ -105,7 +109,9 @@ def test_a_preempted_job_goes_on_with_the_same_command(tmp_path: Path) -> None:
     assert newest.data.tags["resilience.resumed_from_step"] == "60"
     clean = train(tmp_path, "--epochs", "2", "--resume", "never")
     assert clean.code == 0, clean.output
-    digests = [model.tags["resilience.digest"] for model in clean.client.search_logged_models(["0"]) if model.name == "model"]
+    digests = [
+        model.tags["resilience.digest"] for model in clean.client.search_logged_models(["0"]) if model.name == "model"
+    ]
     assert len(digests) == 2 and len(set(digests)) == 1
 
 

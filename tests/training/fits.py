@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,11 @@ import keras
 import numpy as np
 
 from mlflow_resilience.core.policy import Policy
-from mlflow_resilience.fitting import Checkpoints, run_fit
+from mlflow_resilience.fitting import Checkpoints, Outcome, run_fit
 from mlflow_resilience.job import Job
 from mlflow_resilience.spool.folder import JobFolder, jobs
 from mlflow_resilience.spool.journal import read
+from mlflow_resilience.training import state
 from tests.training import omissions
 from tests.training.children import digest
 from tests.training.killing import Kill, Killer
@@ -24,11 +28,11 @@ PREEMPTED = 75
 
 def outcome(model: keras.Model, history: keras.callbacks.History) -> dict[str, Any]:
     """All that must be equal, bit for bit."""
-    optimizer = [np.asarray(variable.value) for variable in model.optimizer.variables]
+    groups = {group: [np.asarray(state.value_of(v)) for v in state.variables(model, group)] for group in state.LASTING}
     return {
-        "weights": digest([np.asarray(variable.value) for variable in model.variables]),
-        "optimizer": digest(optimizer),
-        "iterations": int(model.optimizer.iterations.numpy()),
+        "weights": digest(groups["model"]),
+        "optimizer": digest(groups["optimizer"]),
+        "untracked": digest(groups["untracked"]),
         "epochs": history.epoch,
         "history": {name: [float(value).hex() for value in values] for name, values in history.history.items()},
     }
@@ -44,23 +48,69 @@ def resilient(
     folder: Path,
     pipeline: str,
     kills: list[Kill] | None = None,
-    omit: str | None = None,
     local: str = "2steps",
-    policy: Policy | None = None,
 ) -> dict[str, Any]:
     """The training, or the rest of it, in the job of ``folder``."""
-    if omit is not None:
-        omissions.leave_out(omit)
     model, call = training(pipeline)
     job = job_in(folder)
     call["callbacks"].append(Killer(kills or [], folder, job.folder.checkpoints))
-    checkpoints = Checkpoints(local=local, every="1epoch", log_models=False)
-    ended = run_fit(job, model, call, policy=policy or Policy(), checkpoints=checkpoints)
     job.journal.close()
+    ended = fit_in(folder, model, call, local=local)
     if ended.left is not None:
         raise SystemExit(PREEMPTED)
     assert ended.history is not None
     return outcome(model, ended.history)
+
+
+def resumed_incompletely(folder: Path, pipeline: str, killed: str) -> dict[str, Any]:
+    """The rest of the training that was killed, from the whole state and with each piece of it left out in turn."""
+    told = {}
+    for piece in (None, *omissions.OMISSIONS):
+        copy = folder / (piece or "whole").replace(" ", "-")
+        shutil.copytree(killed, copy)
+        with omissions.OMISSIONS[piece]() if piece else contextlib.nullcontext():
+            told[piece or "whole"] = resilient(copy, pipeline)
+    return told
+
+
+class Interruption(keras.callbacks.Callback):
+    """Asks the training to end after so many steps of the whole job, as Ctrl-C does; without, it only watches."""
+
+    def __init__(self, after: int | None) -> None:
+        super().__init__()
+        self._after = after
+        self._steps = 0
+
+    def get_state(self) -> dict[str, Any]:
+        return {"steps": self._steps}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._steps = state["steps"]
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._steps += 1
+        if self._steps == self._after:
+            raise KeyboardInterrupt
+
+
+def interrupted(folder: Path, make: Callable[[], Any], after: int, **how: Any) -> tuple[dict[str, Any], list[int]]:
+    """The outcome of what ``make`` gives when it is interrupted and gone on with by a new model; where attempts began."""
+    for stop in (after, None):
+        model, call = make()
+        call["callbacks"] = [*call.get("callbacks", []), Interruption(stop)]
+        ended = fit_in(folder, model, call, **how)
+    assert ended.history is not None
+    return outcome(model, ended.history), [entry["step"] for entry in entries(folder) if entry["kind"] == "attempt"]
+
+
+def fit_in(folder: Path, model: keras.Model, call: dict[str, Any], policy: Policy | None = None, **how: Any) -> Outcome:
+    """One call of our `fit` in the job of ``folder``."""
+    job = job_in(folder)
+    checkpoints = Checkpoints(**{"local": "2steps", "every": "1epoch", "log_models": False, **how})
+    try:
+        return run_fit(job, model, call, policy=policy or Policy(), checkpoints=checkpoints)
+    finally:
+        job.journal.close()
 
 
 def job_in(folder: Path) -> Job:

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from mlflow_resilience.training import attempt, batches, callback_state, randomness, state
 
 
-def _without(dropped: Callable[[str], bool]) -> None:
+def _without(dropped: Callable[[str], bool]) -> Any:
     """Restoring leaves alone the variables whose name in the state satisfies ``dropped``."""
     restore = state.restore
 
     def partial(model: Any, tensors: dict[str, Any], groups: tuple[str, ...] = state.GROUPS) -> None:
-        mine = {name: variable.value for name, variable in state.named(model) if dropped(name)}
-        restore(model, {**tensors, **mine}, groups)
+        mine = {_place(name): state.value_of(variable) for name, variable in state.named(model) if dropped(name)}
+        restore(model, {name: mine.get(_place(name), value) for name, value in tensors.items()}, groups)
 
-    state.restore = partial
-
-
-def _optimizer() -> None:
-    _without(lambda name: name.startswith("optimizer/"))
+    return mock.patch.object(state, "restore", partial)
 
 
-def _seed_generators() -> None:
-    _without(lambda name: "seed_generator" in name)
+def _place(name: str) -> str:
+    """Group and number: the rest of a name is Keras's, which numbers layers through a process."""
+    return "/".join(name.split("/")[:2])
 
 
-def _metrics() -> None:
-    _without(lambda name: name.startswith("metrics/"))
-
-
-def _data_position() -> None:
+def _data_position() -> Any:
     feed = attempt._feed
 
     def forgetful(arguments: Any, training: bool, stored: Any, resume: Any) -> Any:
@@ -40,35 +35,29 @@ def _data_position() -> None:
             made.start = batches.DataPosition(iterators=1, step=made.start.step)
         return made
 
-    attempt._feed = forgetful
+    return mock.patch.object(attempt, "_feed", forgetful)
 
 
-def _callbacks() -> None:
-    callback_state.restore = lambda *_: []
-
-
-def _random() -> None:
-    restore = randomness.restore
+def _random() -> Any:
+    """Only the origin's is restored, which each attempt begins with."""
     begun: list[bool] = []
 
-    def partial(value: Any, **only: Any) -> None:
-        if begun:  # the first is that of the origin
-            return
-        begun.append(True)
-        restore(value, **only)
+    def first_only(value: Any, **only: Any) -> None:
+        if not begun:
+            begun.append(True)
+            randomness.restore(value, **only)
 
-    attempt.randomness = type("Randomness", (), {"restore": staticmethod(partial), "capture": randomness.capture})
+    partial = types.SimpleNamespace(restore=first_only, capture=randomness.capture, PARTS=randomness.PARTS)
+    return mock.patch.object(attempt, "randomness", partial)
 
 
-OMISSIONS: dict[str, Callable[[], None]] = {
-    "optimizer": _optimizer,
-    "seed generators": _seed_generators,
-    "metrics": _metrics,
+#: Each gives a context in which the piece is left out.
+OMISSIONS: dict[str, Callable[[], Any]] = {
+    "weights": lambda: _without(lambda name: name.startswith("model/") and "seed_generator" not in name),
+    "optimizer": lambda: _without(lambda name: name.startswith("optimizer/")),
+    "seed generators": lambda: _without(lambda name: "seed_generator" in name),
+    "metrics": lambda: _without(lambda name: name.startswith("metrics/")),
     "data position": _data_position,
-    "callbacks": _callbacks,
+    "callbacks": lambda: mock.patch.object(callback_state.CallbackStates, "restore", lambda *_: []),
     "random state": _random,
 }
-
-
-def leave_out(piece: str) -> None:
-    OMISSIONS[piece]()

@@ -91,7 +91,7 @@ class Shuffled(keras.utils.PyDataset):
 
 
 def _py_dataset() -> dict[str, Any]:
-    return {"x": Shuffled(), "validation_data": validation()}
+    return {"x": Shuffled(), "validation_data": validation(), "validation_batch_size": BATCH}
 
 
 def _unknown() -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _unknown() -> dict[str, Any]:
 
 
 def _repeated() -> dict[str, Any]:
-    # Seven batches past the end of the records in each epoch: an epoch of Keras begins in the middle of one of the data.
+    # Batches reach over the end of the records: an epoch of Keras begins in the middle of one of the data.
     return {**batched(slices().repeat().batch(BATCH)), "steps_per_epoch": STEPS}
 
 

@@ -70,6 +70,30 @@ def survives(reference: Any, folder: Path, pipeline: str, point: str, way: str) 
     assert resumed > 0 or point == "step 1", f"it started anew: {starts(folder)}"
 
 
+@pytest.fixture(scope="module")
+def left_out(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A training killed in the middle of an epoch, and resumed from its whole state and from incomplete ones."""
+    folder = tmp_path_factory.mktemp("killed")
+    kill = Kill("middle of epoch 1", "SIGKILL")
+    assert children.run("tests.training.fits:resilient", folder, pipeline="slices", kills=[kill]) == -9
+    again = tmp_path_factory.mktemp("again")
+    incomplete = "tests.training.fits:resumed_incompletely"
+    assert children.run(incomplete, again, pipeline="slices", killed=str(folder)) == 0
+    return children.facts(again)
+
+
+def test_the_whole_state_is_enough(reference: Any, left_out: Any) -> None:
+    assert left_out["whole"] == reference("slices")
+
+
+@pytest.mark.parametrize(
+    "piece", ["weights", "optimizer", "seed generators", "metrics", "data position", "callbacks", "random state"]
+)
+def test_no_piece_of_the_state_can_be_left_out(reference: Any, left_out: Any, piece: str) -> None:
+    """The comparison above would notice: each piece changes the result."""
+    assert left_out[piece] != reference("slices")
+
+
 @pytest.mark.parametrize("pipeline", random.Random(SEED).sample(NAMES, 2))
 def test_undisturbed_it_is_plain_fit(reference: Any, tmp_path: Path, pipeline: str) -> None:
     """The fast tier looks at two pipelines; the cells below need the same of theirs."""
@@ -85,9 +109,7 @@ def test_undisturbed_every_pipeline_is_plain_fit(reference: Any, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("pipeline", "point", "way"), random.Random(SEED).sample(CELLS, SAMPLE))
-def test_a_sample_of_kills_leaves_no_trace(
-    reference: Any, tmp_path: Path, pipeline: str, point: str, way: str
-) -> None:
+def test_a_sample_of_kills_leaves_no_trace(reference: Any, tmp_path: Path, pipeline: str, point: str, way: str) -> None:
     """A cell of the matrix, drawn by MATRIX_SEED; the seed is in the report's header."""
     survives(reference, tmp_path, pipeline, point, way)
 

@@ -1,0 +1,1 @@
+"""Runs side by side: is the result of one that went through faults that of one that did not?"""

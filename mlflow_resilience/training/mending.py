@@ -1,0 +1,57 @@
+"""What is done about a batch that failed before the same step is tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from mlflow_resilience.core.action import Action, Quarantine
+from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.text import clean
+from mlflow_resilience.training import pristine
+from mlflow_resilience.training.batches import Cursor, DataPosition
+from mlflow_resilience.training.records import Bad, NoRecords, can_tell_apart
+
+
+def asks(decision: Decision, action: type[Action]) -> bool:
+    """Whether an action of this kind was decided."""
+    return any(isinstance(each, action) for each in decision.actions)
+
+
+def can_mend(cursor: Cursor) -> bool:
+    """Whether a failed read of this pipeline can be repeated, and its records told apart."""
+    try:
+        can_tell_apart(pristine.graph_of(cursor.dataset), cursor.dataset.element_spec)
+    except (NoRecords, pristine.NotCopyable, tf.errors.OpError, ValueError):
+        return False
+    return True
+
+
+def mend_data(cursor: Cursor, position: DataPosition, decision: Decision) -> None:
+    """Bring a pipeline whose read failed back to the failed batch: record by record, if some are to be left out."""
+    if asks(decision, Quarantine):
+        cursor.go_by_records(position)
+    else:
+        cursor.reopen(position)
+
+
+def without_bad(model: keras.Model, batch: Any, first: int) -> tuple[Any, list[Bad]]:
+    """The records of ``batch`` that the model and its loss accept, and those that they refuse.
+
+    Each record is tried alone, in a test step; ``first`` numbers the batch's first record within its epoch. Where none
+    or all are refused the batch is as it was: then it is not the records.
+    """
+    size = int(tf.shape(tf.nest.flatten(batch)[0])[0])
+    good, bad = [], []
+    for index in range(size):
+        record = tf.nest.map_structure(lambda tensor, at=index: tensor[at : at + 1], batch)
+        try:
+            model.test_step(record)
+            good.append(index)
+        except (tf.errors.OpError, ValueError) as error:
+            bad.append(Bad(first + index, f"record {first + index} of the epoch", clean(str(error))[:500]))
+    if not bad or not good:
+        return batch, []
+    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, good), batch), bad

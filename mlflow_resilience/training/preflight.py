@@ -1,0 +1,54 @@
+"""What is said before the first step: where the same bits cannot be promised, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mlflow_resilience.core.judge import Journal
+from mlflow_resilience.training import reproducible
+from mlflow_resilience.training.callback_state import unstorable
+from mlflow_resilience.training.environment import differences
+
+if TYPE_CHECKING:
+    from mlflow_resilience.training.plan import Plan
+
+
+def say(plan: Plan, journal: Journal) -> None:
+    """Write down what can be known of this `fit` without running it."""
+    found = reproducible.findings(plan.training["x"])
+    if plan.validation:
+        found += reproducible.findings(plan.validation["x"])
+    if found:
+        journal.append("reproducible", value=False, reason="; ".join(dict.fromkeys(found)))
+    if reproducible.repeats_one_order(plan.training):
+        text = (
+            "with a seed set, Keras shuffles arrays into the same order in every epoch; a tf.data.Dataset with "
+            "shuffle(reshuffle_each_iteration=True) does not"
+        )
+        _event(journal, plan, "data_order", text)
+    names = unstorable(plan.callbacks)
+    if names:
+        text = (
+            f"{', '.join(names)} cannot be stored: a resumed run has it as the script makes it, and may differ if it "
+            "decides anything; give the callback get_state() and set_state(state)"
+        )
+        _event(journal, plan, "callback_state", text, attributes=names)
+    for name in plan.left_out:
+        _event(journal, plan, "callback_left_out", f"{name} is left out: two kinds of recovery would undo each other")
+
+
+def say_of_resume(plan: Plan, meta: dict[str, Any], journal: Journal) -> None:
+    """Write down why training that goes on from the state ``meta`` may differ from one never disturbed."""
+    lines = differences(meta.get("environment") or {}, plan.environment)
+    if meta["origin"] != plan.origin:
+        lines.append("the random state before fit is another one; does the script set its seed?")
+    names = unstorable(plan.callbacks)
+    if names:
+        lines.append(f"{', '.join(names)} could not be stored")
+    step = meta["position"]["global_step"]
+    for line in lines:
+        journal.append("semantic_change", step=step, text=f"may differ from step {step} on: {line}")
+
+
+def _event(journal: Journal, plan: Plan, name: str, text: str, **data: Any) -> None:
+    journal.append("event", name=name, attempt=0, step=plan.first_step, text=text, data=data)
