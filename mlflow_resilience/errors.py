@@ -23,6 +23,10 @@ class TrackingError(ResilienceError, RuntimeError):
     """MLflow refused for good, or tracking was required and is out of reach."""
 
 
+class BadRecords(ResilienceError, ValueError):
+    """More records are damaged than the policy allows to be left out: repair the data, or allow more."""
+
+
 class Divergence(ResilienceError, ArithmeticError):
     """Training has left the finite numbers, or jumped far from its own history."""
 

@@ -30,10 +30,10 @@ from mlflow_resilience.spool.journal import read
 from mlflow_resilience.stop import StopRequests
 from mlflow_resilience.testing import Injector
 from mlflow_resilience.training import build, completed
-from mlflow_resilience.training.attempt import Plan
 from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
+from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.stopwatch import Stopwatch
 from mlflow_resilience.training.trainer import KerasTrainer, Ports
 

@@ -34,13 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{part: GROUND for part in ("training", "tracking", "telemetry", "diagnostics", "plots", "supervisor", "testing")},
     "report": GROUND | {"plots"},
     "display": GROUND,
+    "comparison": GROUND | {"plots", "tracking"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
     **{
         part: {*GROUND, *ROOT_PARTS, "training", "telemetry", "diagnostics", "testing", "supervisor"}
         for part in ROOT_PARTS
     },
     "backend": GROUND | {"supervisor", "display", "cli"},
-    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "testing"},
+    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "comparison", "testing"},
     "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
@@ -50,10 +51,18 @@ AT_HOME = ("training", "diagnostics", "recipes", "api", "fitting")  # of TensorF
 THIRD_PARTY: dict[str, dict[str, bool]] = {
     "tensorflow": {**dict.fromkeys(("testing", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
     "keras": {**dict.fromkeys(("testing", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
-    "mlflow": {"tracking": True, "backend": True, "cli": False, "job": False, "child": False, "sender": True},
+    "mlflow": {
+        "tracking": True,
+        "comparison": True,
+        "backend": True,
+        "cli": False,
+        "job": False,
+        "child": False,
+        "sender": True,
+    },
     "psutil": {"telemetry": True},
     "pynvml": {"telemetry": True},
-    "matplotlib": {"plots": True},
+    "matplotlib": {"plots": True, "comparison": True},
     "click": {"cli": True},
     "rich": {"display": False, "cli": False},
 }

@@ -1,8 +1,7 @@
 """How far two runs may be apart and still be the same, as the runs themselves tell.
 
-The changes of a metric from one epoch to the next, late in training, are the noise of single epochs: were both runs
-draws of the same, their last values would differ by about the root mean square of these changes. Up to three times
-that is within noise.
+An epoch's noise is how far its value lies from the mean of the epochs before and after it, which leaves out that the
+run still improves. Two draws of the same would differ by the noise of both; up to three times that is within noise.
 """
 
 from __future__ import annotations
@@ -12,25 +11,29 @@ from collections.abc import Iterable
 
 from mlflow_resilience.comparison.values import ComparedRun, Points
 
-EPOCHS = 5  # the last ones of each run
+EPOCHS = 7  # the last ones of each run
 FACTOR = 3.0
-FEWEST = 3  # changes, over both runs, below which they tell nothing
+FEWEST = 3  # deviations, over both runs, below which they tell nothing
 ROUNDING = 1e-6  # of the value: what the order of additions alone makes
+
+#: Of independent values, the distance from the mean of both neighbours has 3/2 of their variance, and the difference of
+#: two has twice that variance.
+_OF_A_DIFFERENCE = math.sqrt(2 / 1.5)
 
 
 def tolerance(curves: Iterable[Points]) -> float | None:
-    """Three times the root mean square of the epoch-to-epoch changes over the last epochs of the given curves; None
-    where there are too few."""
-    changes = [change for points in curves for change in _changes(points)]
-    if len(changes) < FEWEST:
+    """How far apart the ends of curves with such noise may be; None where there are too few epochs to tell."""
+    found = [deviation for points in curves for deviation in _deviations(points)]
+    if len(found) < FEWEST:
         return None
-    return FACTOR * math.sqrt(sum(change * change for change in changes) / len(changes))
+    spread = math.sqrt(sum(deviation * deviation for deviation in found) / len(found))
+    return FACTOR * _OF_A_DIFFERENCE * spread
 
 
-def _changes(points: Points) -> list[float]:
-    """From one point to the next, among the last that are numbers."""
+def _deviations(points: Points) -> list[float]:
+    """Of each of the last epochs from the mean of its neighbours, among those that are numbers."""
     values = [value for _, value in points[-EPOCHS:] if math.isfinite(value)]
-    return [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
+    return [here - (before + after) / 2 for before, here, after in zip(values, values[1:], values[2:], strict=False)]
 
 
 def judged_metrics(a: ComparedRun, b: ComparedRun) -> list[str]:

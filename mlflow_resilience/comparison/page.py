@@ -51,7 +51,7 @@ def render(
 ) -> str:
     """The page: no network, no script, light and dark, readable at 400 pixels."""
     shown = table(runs)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"run": run, "cells": cells, "link": places.runs.get(run.run_id, ""), "class": _class(run)}
         for run, cells in zip(runs, shown.rows, strict=True)
     ]

@@ -74,7 +74,7 @@ def _draw(ax: Axes, key: str, runs: Sequence[ComparedRun], limit: int) -> None:
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for place, (run, (steps, values)) in enumerate(zip(runs, lines, strict=True)):
         shown = ~np.isnan(values)
-        few = {"marker": "o", "markersize": 3.0} if 0 < shown.sum() <= 30 else {}
+        few: dict[str, Any] = {"marker": "o", "markersize": 3.0} if 0 < shown.sum() <= 30 else {}
         ax.plot(*thinned(steps, values, limit), **_look(place), **few)
         if shown.any() and not run.finished:  # where it broke off
             end = np.flatnonzero(shown)[-1]
@@ -97,10 +97,13 @@ def _columns(points: Points) -> Columns:
 def _with_variables(svg: str) -> str:
     """The runs' colours as variables too (``--run-0`` and so on), in tags alone, never in a text."""
 
-    def coloured(match: re.Match[str]) -> str:
-        return f"var(--run-{COLOURS.index(match.group())}, {match.group()})"
+    def coloured(colour: re.Match[str]) -> str:
+        return f"var(--run-{COLOURS.index(colour.group())}, {colour.group()})"
 
-    return _TAGS.sub(lambda tag: _COLOUR.sub(coloured, tag.group()) if "aria-label" not in tag.group() else tag.group(), svg)
+    def adapted(tag: re.Match[str]) -> str:
+        return tag.group() if "aria-label" in tag.group() else _COLOUR.sub(coloured, tag.group())
+
+    return _TAGS.sub(adapted, svg)
 
 
 def _text(runs: Sequence[ComparedRun], keys: Sequence[str]) -> str:

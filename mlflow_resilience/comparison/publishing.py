@@ -43,7 +43,8 @@ def publish(
 def description(runs: Sequence[ComparedRun], pairs: Sequence[Pair]) -> str:
     """A few lines of Markdown: each verdict. Names are code, so that nothing in them is markup."""
     lines = [f"{len(runs)} runs compared.", ""]
-    lines += [f"- {_code(pair.a.label)} and {_code(pair.b.label)}: {_code(pair.verdict.sentence)}" for pair in pairs[:_MOST_LINES]]
+    for pair in pairs[:_MOST_LINES]:
+        lines.append(f"- {_code(pair.a.label)} and {_code(pair.b.label)}: {_code(pair.verdict.sentence)}")
     if len(pairs) > _MOST_LINES:
         lines.append(f"- and {len(pairs) - _MOST_LINES} more in {PAGE}")
     return "\n".join(lines)[:_TAG]

@@ -67,7 +67,9 @@ def _doubts(a: ComparedRun, b: ComparedRun) -> list[str]:
 
 
 def _metrics(a: ComparedRun, b: ComparedRun) -> _Metrics:
-    within, beyond, measured = [], [], True
+    within: list[str] = []
+    beyond: list[str] = []
+    measured = True
     for key in noise.judged_metrics(a, b):
         one, other = a.metrics[key], b.metrics[key]
         most = noise.tolerance([run.curves.get(key, []) for run in (a, b)])

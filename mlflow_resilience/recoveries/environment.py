@@ -9,7 +9,7 @@ from mlflow_resilience.core.fault import Fault
 from mlflow_resilience.core.text import words
 
 _WORDS = words(
-    r"no module named|cannot import name|importerror|dll load|undefined symbol|glibc",
+    r"no module named|not installed|cannot import name|importerror|dll load|undefined symbol|glibc",
     r"shared (?:object|library)|could not load library",
     r"libdevice|ptxas|nvcc|ptx compilation|invalid_?ptx|unsupported toolchain",
     r"kernel image|compute capability|invalid_handle|registered platform",

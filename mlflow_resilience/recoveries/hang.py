@@ -8,7 +8,7 @@ from mlflow_resilience.core.text import words
 
 _WORDS = words(
     r"\bhang\b|\bhung\b|\bhanging\b|deadlock(?! found)",
-    r"no progress|stalled|stall detected|missing ranks",
+    r"no progress|\bstalled|stall detected|missing ranks",
     r"blocked for more than|timeout \(\d+:\d+:\d+\)",
     r"watchdog",
 )

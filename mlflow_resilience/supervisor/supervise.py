@@ -12,6 +12,7 @@ from typing import Literal
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.fault import Position
 from mlflow_resilience.core.judge import Judge
+from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.process import identity
 from mlflow_resilience.supervisor import kernel
@@ -84,9 +85,19 @@ class _Supervisor:
         self._job.sender.keep()
         end = self._without_tracking() or self._work()
         self._close("FINISHED" if end.exit_code == FINISHED else "KILLED" if end.outcome == "preempted" else "FAILED")
+        self._hand_over_output()
         self._job.journal.append("job_ended", durable=True, outcome=end.outcome, exit_code=end.exit_code, text=end.text)
         self._following.look()
         return end
+
+    def _hand_over_output(self) -> None:
+        """What the workers wrote becomes an artifact, TensorFlow's own noise included, secrets not."""
+        path = self._job.folder.artifacts / "worker.log"
+        try:
+            path.write_text(redact(self._job.folder.worker_log.read_text(errors="replace")))
+        except OSError:
+            return  # a full disk
+        self._job.journal.append("artifact", run="job", path=str(path), folder="resilience")
 
     def _work(self) -> _End:
         while True:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mlflow.entities import Metric, Param, RunTag
-from mlflow.tracking import MlflowClient
+from mlflow.tracking import MlflowClient, get_tracking_uri
 
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking import limits
@@ -16,6 +16,7 @@ from mlflow_resilience.tracking.models import Models
 from mlflow_resilience.tracking.operations import (
     DropModel,
     EndRun,
+    EndScriptRun,
     LogMetrics,
     LogModel,
     LogParams,
@@ -27,7 +28,7 @@ from mlflow_resilience.tracking.operations import (
     SetTags,
 )
 from mlflow_resilience.tracking.refusals import judge
-from mlflow_resilience.tracking.runs import Runs
+from mlflow_resilience.tracking.runs import Runs, is_ended
 from mlflow_resilience.tracking.state import SenderState
 from mlflow_resilience.tracking.store import patient
 
@@ -66,6 +67,8 @@ class Delivery:
             self.models.drop(operation.local_id)
         elif isinstance(operation, LogModel):
             self._model(operation)
+        elif isinstance(operation, EndScriptRun):
+            self._end_script_run(operation)
         elif isinstance(operation, LogMetrics | LogParams | SetTags | EndRun | SendFile | SendText):
             run_id = self.run_id(operation.run)
             if run_id is not None:
@@ -91,6 +94,17 @@ class Delivery:
         if run_id is None:
             return
         self.models.log(operation, run_id, self.run_id(operation.metrics_run) or run_id)
+
+    def _end_script_run(self, operation: EndScriptRun) -> None:
+        elsewhere = operation.tracking_uri not in ("", get_tracking_uri())
+        client = MlflowClient(operation.tracking_uri) if elsewhere else self._client
+        try:
+            if operation.run_id != self.state.run_id and not is_ended(client.get_run(operation.run_id)):
+                client.set_terminated(operation.run_id, operation.status)
+        except Exception as error:
+            if not elsewhere:
+                raise
+            self.problem(f"run {operation.run_id} of the script", str(error))  # nothing else waits for another store
 
     def _in_batches(self, what: str, items: Sequence[T], size: int, send: Callable[[Sequence[T]], Any]) -> None:
         """Send in batches; from a refused batch, send all that is not itself refused."""

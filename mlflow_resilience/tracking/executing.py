@@ -73,7 +73,7 @@ class Executor:
         """What is done besides, while the job runs: open a run again that others closed; documents now and then."""
         if self._scout.ended or self._state.run_id is None:
             return
-        if self.link.heartbeat.closed_by_other.is_set():
+        if self.link.heartbeat.closed_by_other.is_set() and not self._scout.record.job.get("caller_owns_end"):
             self._reopen(self._state.run_id)
         if self._publisher.due():
             self._guard(Documents(), self._publish)

@@ -20,6 +20,11 @@ def owner(entry: Entry) -> dict[str, Any]:
     return tags
 
 
+def callers(owns_end: bool) -> dict[str, str]:
+    """Said where the run was opened by the process that called `fit`, and is ended by it."""
+    return {"resilience.caller_owns_end": "true"} if owns_end else {}
+
+
 def counts(record: JobRecord) -> dict[str, Any]:
     """Attempts, faults and their classes, of this job run and over the lineage."""
     tags: dict[str, Any] = {"resilience.attempts": len(record.attempts), "resilience.faults": len(record.faults)}

@@ -24,6 +24,7 @@ class OpenRun:
     run_id: str | None = None
     experiment: str | None = None
     experiment_id: str | None = None
+    reopen: bool = True  # one that was ended meanwhile
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class EndRun:
     run: RunKey
     status: Status
     ended_ms: int
+
+
+@dataclass(frozen=True)
+class EndScriptRun:
+    """A run that a script of the job had opened itself, and whose process is gone: ended if nobody has ended it."""
+
+    run_id: str
+    tracking_uri: str
+    status: Status
 
 
 @dataclass(frozen=True)
@@ -111,5 +121,16 @@ class Documents:
 
 
 Operation = (
-    OpenRun | LogMetrics | LogParams | SetTags | EndRun | SendFile | SendText | LogModel | DropModel | Say | Documents
+    OpenRun
+    | LogMetrics
+    | LogParams
+    | SetTags
+    | EndRun
+    | EndScriptRun
+    | SendFile
+    | SendText
+    | LogModel
+    | DropModel
+    | Say
+    | Documents
 )

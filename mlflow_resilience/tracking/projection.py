@@ -14,6 +14,7 @@ from mlflow_resilience.tracking.operations import (
     Documents,
     DropModel,
     EndRun,
+    EndScriptRun,
     LogMetrics,
     LogModel,
     LogParams,
@@ -48,6 +49,7 @@ class Projection:
         self._gauges_sent: set[tuple[str, int]] = set()
         self._quarantined = 0
         self._said: dict[str, int] = {}
+        self._script_runs: dict[str, Entry] = {}  # that scripts of the job opened; some may be open still
 
     def add(self, entry: Entry) -> list[Operation]:
         """Take in the next entry; returns what follows from it, in order."""
@@ -73,12 +75,14 @@ class Projection:
             return self._on_params(entry) + self._on_tags(entry)
         self._opened = True
         record = self.record
+        callers = bool(entry.get("caller_owns_end"))
         opening = OpenRun(
             run="job",
             local_id=record.job_id,
             name=entry.get("run_name"),
             started_ms=int(record.started * 1000),
-            tags={"resilience.outcome": "running", **self._environment},
+            tags={"resilience.outcome": "running", **self._environment, **job_tags.callers(callers)},
+            reopen=not callers,
             run_id=entry.get("run_id"),
             experiment=entry.get("experiment"),
             experiment_id=entry.get("experiment_id"),
@@ -88,7 +92,24 @@ class Projection:
         return [SetTags("job", tags), LogParams("job", entry.get("params") or {})]
 
     def _on_owner(self, entry: Entry) -> list[Operation]:
-        return [SetTags("job", job_tags.owner(entry))]
+        over = self._end_script_runs("FAILED", but=entry.get("pid")) if entry.get("role") == "worker" else []
+        return [*over, SetTags("job", job_tags.owner(entry))]
+
+    def _end_script_runs(self, status: Status, but: Any = None) -> list[Operation]:
+        """Of the script's processes that are gone, all but ``but``, what they had opened."""
+        over = {run_id: data for run_id, data in self._script_runs.items() if but is None or data.get("pid") != but}
+        for run_id in over:
+            del self._script_runs[run_id]
+        return [EndScriptRun(run_id, str(data.get("tracking_uri") or ""), status) for run_id, data in over.items()]
+
+    def _on_script_run(self, entry: Entry) -> list[Operation]:
+        data = entry.get("data") or {}
+        run_id = str(data.get("run_id") or "")
+        if not run_id or run_id == self.record.job.get("run_id"):
+            return []
+        self._script_runs[run_id] = data
+        opened = [str(event["data"]["run_id"]) for event in self.record.events if event.get("name") == "script_run"]
+        return [SetTags("job", {"resilience.script_runs": ",".join(dict.fromkeys(opened))})]
 
     def _run_of(self, entry: Entry) -> RunKey:
         run = entry.get("run", "job")
@@ -206,6 +227,8 @@ class Projection:
     def _on_event(self, entry: Entry) -> list[Operation]:
         if entry.get("name") == "lineage":
             return [SetTags("job", job_tags.lineage(self.record))]
+        if entry.get("name") == "script_run":
+            return self._on_script_run(entry)
         if entry.get("name") != "quarantine":
             return []
         self._quarantined += documents.quarantined_records(entry)
@@ -228,7 +251,10 @@ class Projection:
                 for operation in self._end_attempt(number, status, at)]  # fmt: skip
         totals = self._gauge(entry, self.record.last_step, **job_tags.goodput(self.record))
         tags = SetTags("job", job_tags.ended(self.record))
-        return [*self._on_fresh(entry), *ends, *totals, tags, Documents(), EndRun("job", status, at)]
+        last: list[Operation] = [*self._end_script_runs(status), *totals, tags, Documents()]
+        if not self.record.job.get("caller_owns_end") or entry.get("owner_gone"):
+            last.append(EndRun("job", status, at))
+        return [*self._on_fresh(entry), *ends, *last]
 
     _handlers: ClassVar[dict[str, Callable[[Projection, Entry], list[Operation]]]] = {
         "job": _on_job,

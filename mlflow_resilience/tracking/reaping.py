@@ -71,7 +71,7 @@ def why_dead(client: MlflowClient, run: Run) -> str | None:
     if "resilience.attempt" in tags and PARENT in tags:
         return _why_orphan(client, tags[PARENT])
     outcome = tags.get("resilience.outcome")
-    if outcome is None or remote_jobs.is_living(tags) or _is_being_made(run):
+    if outcome is None or remote_jobs.is_living(tags) or _is_being_made(run) or remote_jobs.has_living_caller(tags):
         return None
     if outcome != "running":
         return f"its job ended ({outcome})"

@@ -84,6 +84,13 @@ def is_living(tags: dict[str, str]) -> bool:
     return not heartbeat.is_stale(tags.get(heartbeat.TAG))
 
 
+def has_living_caller(tags: dict[str, str]) -> bool:
+    """Whether the run was opened by a process that called `fit` in it and may still end it: certain on this host."""
+    if tags.get("resilience.caller_owns_end") != "true":
+        return False
+    return tags.get("resilience.host") != host() or _is_process_alive(tags, "resilience.")
+
+
 def _is_process_alive(tags: dict[str, str], prefix: str) -> bool:
     ticks = int(number(tags.get(f"{prefix}pid_start_ticks")))
     return is_alive(int(number(tags.get(f"{prefix}pid"))), ticks or None)

@@ -85,7 +85,7 @@ class Runs:
             self._state.adopted = _snapshot(run)
             if any(key.startswith(CLOCKED) for key in run.data.metrics):
                 self._state.clock_shift = max((operation.started_ms - run.info.start_time) // 1000, 0)
-        if is_ended(run):
+        if is_ended(run) and operation.reopen:
             self._client.update_run(run_id, status="RUNNING")
         for key, value in {**operation.tags, **_first_tags(operation)}.items():
             self._client.set_tag(run_id, key, value)

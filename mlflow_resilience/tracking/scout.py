@@ -125,7 +125,7 @@ class Scout:
                 if attempt.fault is None:
                     self._write_fault(attempt.number)
                 self.append("attempt_ended", attempt=attempt.number, status="FAILED", step=attempt.last_step)
-        self.append("job_ended", outcome="failed", exit_code=None, text=text)
+        self.append("job_ended", outcome="failed", exit_code=None, text=text, owner_gone=True)
 
     def _write_fault(self, attempt: int) -> None:
         number = len(self.record.faults) + 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from mlflow_resilience.training import randomness, state
+from mlflow_resilience.training import randomness
 
 
 def build(model: keras.Model, element_spec: Any) -> bool:
@@ -21,23 +22,31 @@ def build(model: keras.Model, element_spec: Any) -> bool:
     """
     with randomness.untouched(but=("python",)):
         if not (model.built and _metrics_built(model)) and element_spec is not None:
-            try:
+            with contextlib.suppress(Exception):
                 model._symbolic_build(data_batch=tf.nest.map_structure(_blank, element_spec))
-            except Exception:
-                return _is_whole(model)
-        if model.built and model.optimizer is not None and not model.optimizer.built:
+        if not model.built:
+            return False
+        if type(model).train_step is not keras.Model.train_step:
+            return model in _traced or (element_spec is not None and _trace(model, element_spec))
+        if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        if model.built and not _is_whole(model) and element_spec is not None:
-            _trace(model, element_spec)
-    return _is_whole(model)
+    return True
 
 
-def _trace(model: keras.Model, element_spec: Any) -> None:
-    """Let the model's own step say which variables its other optimisers need; nothing is computed."""
+_traced: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _trace(model: keras.Model, element_spec: Any) -> bool:
+    """Let a step of the model's own say which variables its optimisers need; nothing is computed."""
     if model.run_eagerly:
-        return
-    with contextlib.suppress(Exception), model.distribute_strategy.scope():
-        tf.function(model.train_step, autograph=False).get_concrete_function(element_spec)
+        return False
+    try:
+        with model.distribute_strategy.scope():
+            tf.function(model.train_step, autograph=False).get_concrete_function(element_spec)
+    except Exception:
+        return False
+    _traced.add(model)
+    return True
 
 
 def element_spec(arguments: dict[str, Any]) -> Any:
@@ -69,6 +78,3 @@ def _metrics_built(model: keras.Model) -> bool:
     loss = getattr(model, "_compile_loss", None)
     return (compiled is None or compiled.built) and (loss is None or loss.built)
 
-
-def _is_whole(model: keras.Model) -> bool:
-    return bool(model.built) and all(optimizer.built for optimizer in state.optimizers(model))

@@ -105,6 +105,10 @@ class Keeper:
         self._saver.wait()
         self._tell_failures()
 
+    def make_room(self) -> None:
+        """The disk is full: keep the newest checkpoint only."""
+        self._shelf.make_room()
+
     def close(self) -> None:
         """Wait for the last write; no more are taken."""
         self._saver.close()

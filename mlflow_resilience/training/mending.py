@@ -12,7 +12,7 @@ from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.text import clean
 from mlflow_resilience.training import pristine
 from mlflow_resilience.training.batches import Cursor, DataPosition
-from mlflow_resilience.training.records import Bad, NoRecords, can_tell_apart
+from mlflow_resilience.training.records import Bad, NoRecords, batch_size
 
 
 def asks(decision: Decision, action: type[Action]) -> bool:
@@ -20,13 +20,13 @@ def asks(decision: Decision, action: type[Action]) -> bool:
     return any(isinstance(each, action) for each in decision.actions)
 
 
-def can_mend(cursor: Cursor) -> bool:
-    """Whether a failed read of this pipeline can be repeated, and its records told apart."""
+def mendable(cursor: Cursor) -> int | None:
+    """The records in a batch of this pipeline; None where a failed read cannot be repeated, or its records not told
+    apart."""
     try:
-        can_tell_apart(pristine.graph_of(cursor.dataset), cursor.dataset.element_spec)
+        return batch_size(pristine.graph_of(cursor.dataset), cursor.dataset.element_spec)
     except (NoRecords, pristine.NotCopyable, tf.errors.OpError, ValueError):
-        return False
-    return True
+        return None
 
 
 def mend_data(cursor: Cursor, position: DataPosition, decision: Decision) -> None:

@@ -101,10 +101,10 @@ class Records:
             return f"record {self._index} of the epoch"
 
 
-def can_tell_apart(graph: tf.compat.v1.GraphDef, element_spec: Any) -> None:
-    """Raises NoRecords unless the pipeline ends in a batching of plain records."""
-    _cut(graph)
+def batch_size(graph: tf.compat.v1.GraphDef, element_spec: Any) -> int:
+    """How many records a batch is made of. Raises NoRecords unless the pipeline ends in a batching of plain records."""
     tf.nest.map_structure(_without_batch, element_spec)
+    return _cut(graph).size
 
 
 @dataclass(frozen=True)

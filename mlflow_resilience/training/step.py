@@ -92,7 +92,7 @@ class Step:
         def mend(decision: Decision) -> None:
             mending.mend_data(cursor, self._around.feed.position, decision)
 
-        return self._guarded("data", lambda: self._take(cursor), mend, lambda: mending.can_mend(cursor))
+        return self._guarded("data", lambda: self._take(cursor), mend, lambda: mending.mendable(cursor))
 
     def _train(self, cursor: Cursor, batch: Any, logs: Any) -> Any:
         around = self._around
@@ -111,7 +111,7 @@ class Step:
 
         phase: Phase = "step" if self._compiled else "trace"
         logs = self._guarded(
-            phase, lambda: self._compute(cursor, around.before(step, batch)), mend, lambda: True, batch
+            phase, lambda: self._compute(cursor, around.before(step, batch)), mend, lambda: records(batch) or 1
         )
         around.advance()
         return logs
@@ -144,10 +144,12 @@ class Step:
         phase: Phase,
         operation: Callable[[], Any],
         mend: Callable[[Decision], None],
-        can_mend: Callable[[], bool],
-        batch: Any = None,
+        mendable: Callable[[], int | None],
     ) -> Any:
-        """Run ``operation``; mend and repeat it as long as that is what is decided about its fault."""
+        """Run ``operation``; mend and repeat it as long as that is what is decided about its fault.
+
+        ``mendable`` gives the records in the batch; None where nothing can be mended here.
+        """
         around = self._around
         while True:
             error: Exception | None = None
@@ -159,9 +161,8 @@ class Step:
             except Exception as caught:
                 error = caught
             # Outside of the handler: a live traceback keeps the failed step's tensors in memory.
-            in_place = around.boundary.restore() and can_mend()
-            size = None if batch is None else records(batch)
-            decision = around.judge(error, phase, batch_size=size, in_place=in_place)
+            whole, size = around.boundary.restore(), mendable()
+            decision = around.judge(error, phase, batch_size=size, in_place=whole and size is not None)
             if decision.resumption != "in_place":
                 raise error
             del error

@@ -14,19 +14,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from mlflow_resilience.core.action import Action, OlderCheckpoint
+from mlflow_resilience.core.action import Action, FreeDisk, OlderCheckpoint
 from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Fault, Phase, Position, describe
 from mlflow_resilience.core.judge import Journal, Judge
-from mlflow_resilience.errors import CheckpointError, Preempted
+from mlflow_resilience.errors import BadRecords, CheckpointError, Preempted
 from mlflow_resilience.training import (
     batches,
     build,
     changes,
     checkpoint,
     environment,
+    lighter,
     microbatch,
     preflight,
     pristine,
@@ -73,6 +74,7 @@ class KerasTrainer:
         self._resume: TrainingState | None = None
         self.exporter: Exporter | None = None
         self.last_metrics: dict[str, float] = {}
+        self._batch_size = 1  # of the batch that failed last
         self._points = Points(ports.journal)
         self._position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
         self._furthest = 0
@@ -109,7 +111,7 @@ class KerasTrainer:
 
     def attempt(self) -> keras.callbacks.History:
         settings = self._ports.judge.settings
-        plan = dataclasses.replace(self._plan, resume=self._resume)
+        plan = self._lighter(dataclasses.replace(self._plan, resume=self._resume), settings)
         held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
         self._told = held
         self._tell_changes(settings, self._position.global_step)
@@ -160,10 +162,13 @@ class KerasTrainer:
     def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
         self._ports.stopwatch.switch("recovery")
         self._points.flush(self._ports.judge.log.attempt)
+        self._batch_size = batch_size or self._batch_size
         fault = self._describe(error, phase, batch_size)
         return self._ports.judge.in_step(error, fault, self._capabilities(in_place=in_place and not fault.jit))
 
     def in_force(self, decision: Decision) -> Settings:
+        if _asks(decision, FreeDisk):
+            self._ports.keeper.make_room()
         self._tell_changes(decision.settings, self.position.global_step)
         return decision.settings
 
@@ -177,6 +182,9 @@ class KerasTrainer:
         self._ports.journal.append("event", durable=True, **entry)
         log.add({"kind": "event", **entry})
         self._ports.journal.append("semantic_change", step=step, text=text)
+        seen = step * self._batch_size
+        if not self._ports.judge.policy.allows_quarantine(log.quarantined, seen):
+            raise BadRecords(f"{log.quarantined} bad records among the first {seen} or so")
 
     def before(self, step: int, batch: Any) -> Any:
         return self._ports.strike(step, batch)
@@ -284,6 +292,15 @@ class KerasTrainer:
         except pristine.NotCopyable as error:
             text = f"the data after the roll-back comes in another order: {error}"
             self._ports.journal.append("semantic_change", step=step, text=text)
+
+    def _lighter(self, plan: Plan, settings: Settings) -> Plan:
+        try:
+            training = lighter.training(plan.training, settings)
+        except pristine.NotCopyable as error:
+            training = plan.training
+            self._event("not_lighter", f"prefetch and parallelism stay as they are: {error}")
+        validation = lighter.validation(plan.validation, settings) if plan.validation else None
+        return dataclasses.replace(plan, training=training, validation=validation)
 
     def _capabilities(self, *, in_place: bool) -> Capabilities:
         return Capabilities(

