@@ -44,14 +44,12 @@ def take_turn(job: Job, call: int) -> Turn:
                 return Turn(index=int(data["fit"]), first_step=int(data["first_step"]), begun=True)
             index += 1
     data = {"fit": index, "first_step": step, "program": program(), "call": call}
-    text = f"fit {index + 1} of the job begins at step {step}"
+    text = f"fit {index + 1} of the job begins at step {step}" if index else ""
     job.journal.append("event", durable=True, name="fit_begun", attempt=0, step=step, text=text, data=data)
     return Turn(index=index, first_step=step)
 
 
 def tell_completed(job: Job, turn: Turn, step: int) -> None:
     """The fit has ended, and its last state is on disk."""
-    text = f"fit {turn.index + 1} of the job is complete at step {step}"
-    job.journal.append(
-        "event", durable=True, name="fit_completed", attempt=0, step=step, text=text, data={"fit": turn.index}
-    )
+    data = {"fit": turn.index}
+    job.journal.append("event", durable=True, name="fit_completed", attempt=0, step=step, text="", data=data)

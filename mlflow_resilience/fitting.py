@@ -153,8 +153,8 @@ def _keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: T
     try:
         completed.keep(folder, plan, trainer.capture())
         tell_completed(job, turn, trainer.position.global_step)
-    except OSError as error:
-        text = f"the end of this fit could not be stored: {error}"
+    except Exception as error:  # the fit itself has gone well
+        text = f"the end of this fit could not be stored: {type(error).__name__}: {error}"
         job.journal.append("event", name="checkpoint_failed", step=trainer.position.global_step, text=text, data={})
 
 

@@ -44,10 +44,10 @@ def compare(
     opened_by = opening({**where, "experiment_id": first, "run_id": runs[0].run_id if runs else ""})
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     title = title or f"{count(len(runs), 'run')}: {' and '.join(run.name or run.run_id[:8] for run in runs[:3])}"
-    page = render(title, runs, pairs, links.places(uri, runs, opened_by), note=note, made=made)
+    drawn = overlay_svg(runs)
+    page = render(title, runs, pairs, links.places(uri, runs, opened_by), drawn, note=note, made=made)
     if not log:
         return Comparison(runs, pairs, page, note, opened_by)
-    drawn = overlay_svg(runs)
     artifacts = {publishing.PAGE: page, **({publishing.OVERLAY: drawn} if drawn else {})}
     text = publishing.description(runs, pairs)
     name = one_line(f"comparison: {title}", 120)

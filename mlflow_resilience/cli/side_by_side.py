@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ def show(made: Comparison) -> None:
     """Print table, verdicts, and what opens the page."""
     from mlflow_resilience.comparison.table import table
 
-    shown = table(made.runs)
+    shown = with_params(table(made.runs))
     if not made.runs:
         click.echo("there are no runs to compare" + (f" ({made.note})" if made.note else ""))
     elif sys.stdout.isatty():
@@ -34,6 +35,14 @@ def show(made: Comparison) -> None:
     if len(made.pairs) > _MOST_PAIRS:
         click.echo(f"and {len(made.pairs) - _MOST_PAIRS} more pairs, on the page")
     click.echo(f"see: {made.see}")
+
+
+def with_params(shown: Table) -> Table:
+    """With the params that differ as a last column."""
+    if not shown.params:
+        return shown
+    rows = [[*row, ", ".join(told) or "-"] for row, told in zip(shown.rows, shown.params, strict=True)]
+    return replace(shown, columns=[*shown.columns, "params that differ"], rows=rows)
 
 
 def plain(shown: Table) -> list[str]:

@@ -47,9 +47,16 @@ class Places:
 
 
 def render(
-    title: str, runs: Sequence[ComparedRun], pairs: Sequence[Pair], places: Places, *, note: str = "", made: str = ""
+    title: str,
+    runs: Sequence[ComparedRun],
+    pairs: Sequence[Pair],
+    places: Places,
+    overlay: str | None,
+    *,
+    note: str = "",
+    made: str = "",
 ) -> str:
-    """The page: no network, no script, light and dark, readable at 400 pixels."""
+    """The page: no network, no script, light and dark, readable at 400 pixels. ``overlay`` is the wide drawing."""
     shown = table(runs)
     rows: list[dict[str, Any]] = [
         {"run": run, "cells": cells, "link": places.runs.get(run.run_id, ""), "class": _class(run)}
@@ -60,12 +67,13 @@ def render(
         runs=runs,
         rows=rows,
         table=shown,
+        differing=[{"label": run.label, "params": told} for run, told in zip(runs, shown.params, strict=False)],
         pairs=pairs,
         places=places,
         note=note,
         made=made,
         noise=noise,
-        overlay=_figures(runs),
+        overlay=_figures(overlay, overlay_svg(runs, narrow=True) if overlay else None),
         drawn=sum(bool(run.curves) for run in runs),
         details=[row for row in rows if row["run"].attempt_lines or row["run"].last_words][:_MOST_DETAILS],
     )
@@ -75,7 +83,6 @@ def _class(run: ComparedRun) -> str:
     return run.outcome if run.outcome in _OUTCOMES else "preempted"
 
 
-def _figures(runs: Sequence[ComparedRun]) -> dict[str, Markup] | None:
+def _figures(wide: str | None, narrow: str | None) -> dict[str, Markup] | None:
     """Our own drawing, which matplotlib has escaped: the one thing that goes into the page as it is."""
-    wide, narrow = overlay_svg(runs), overlay_svg(runs, narrow=True)
     return None if wide is None or narrow is None else {"wide": Markup(wide), "narrow": Markup(narrow)}

@@ -17,19 +17,20 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Table:
-    """Column names, one row of cells for each run, and which columns are figures."""
+    """Column names, one row of cells for each run, and which columns are figures (numbers, set to the right)."""
 
     columns: list[str]
     rows: list[list[str]]
     figures: frozenset[int]
+    params: list[list[str]]  # of each run, those that are not the same in all: "name=value"; empty where none are
     left_out: str = ""  # which metrics and params there was no room for
 
 
 def table(runs: Sequence[ComparedRun]) -> Table:
-    """Outcome, attempts, failure classes, final metrics, cost, and the params that differ."""
+    """Outcome, attempts, failure classes, final metrics and cost; and the params that differ."""
     metrics, params = _metrics(runs), differing(runs)
     columns = ["run", "outcome", "attempts", "failure classes", *(one_line(key, 40) for key in metrics[:_MOST_METRICS])]
-    columns += ["lost steps", "goodput", "wall time", "params that differ"]
+    columns += ["lost steps", "goodput", "wall time"]
     rows = [
         [
             run.label,
@@ -40,13 +41,12 @@ def table(runs: Sequence[ComparedRun]) -> Table:
             NOTHING if run.lost_steps is None else f"{run.lost_steps:,}",
             NOTHING if run.goodput is None or not math.isfinite(run.goodput) else f"{run.goodput:.0%}",
             NOTHING if run.seconds is None else duration(run.seconds),
-            _params(run, params[:_MOST_PARAMS]) or NOTHING,
         ]
         for run in runs
     ]
-    last = len(columns) - 1
-    figures = frozenset({2, *range(4, last)})
-    return Table(columns, rows, figures, _left_out(metrics[_MOST_METRICS:], params[_MOST_PARAMS:]))
+    told = [params_told(run, params[:_MOST_PARAMS]) for run in runs] if params else []
+    left_out = _left_out(metrics[_MOST_METRICS:], params[_MOST_PARAMS:])
+    return Table(columns, rows, frozenset({2, *range(4, len(columns))}), told, left_out)
 
 
 def _metrics(runs: Sequence[ComparedRun]) -> list[str]:
@@ -62,8 +62,9 @@ def number(value: float | None) -> str:
     return "NaN" if math.isnan(value) else f"{value:.4g}"
 
 
-def _params(run: ComparedRun, keys: Sequence[str]) -> str:
-    return ", ".join(f"{one_line(key, 40)}={one_line(run.params[key], 60)}" for key in keys if key in run.params)
+def params_told(run: ComparedRun, keys: Sequence[str]) -> list[str]:
+    """``name=value`` of each."""
+    return [f"{one_line(key, 40)}={one_line(run.params[key], 60)}" for key in keys if key in run.params]
 
 
 def _left_out(metrics: Sequence[str], params: Sequence[str]) -> str:

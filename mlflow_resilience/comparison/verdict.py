@@ -22,6 +22,11 @@ class Verdict:
     word: str
     sentence: str
 
+    @property
+    def why(self) -> str:
+        """The sentence without its word."""
+        return self.sentence.removeprefix(self.word).lstrip(":, ")
+
 
 @dataclass(frozen=True)
 class _Metrics:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from mlflow_resilience.core import text
 from mlflow_resilience.core.fault import Cause, Fault
+from mlflow_resilience.core.logs import TRACEBACK
 from mlflow_resilience.core.reading import read_fault
 
 #: Errors that working code handles every day on its way elsewhere; as a mere context they explain nothing.
@@ -72,6 +74,8 @@ def _focus(fault: Fault, cause: Cause) -> Fault:
 def _last_words(fault: Fault) -> tuple[Fault, ...]:
     if not fault.output_tail:
         return ()
+    if fault.signal == signal.SIGKILL and TRACEBACK not in fault.output_tail:
+        return ()  # nobody can say a word about it: what was said before is everyday output
     read = read_fault(fault.output_tail)
     if read.exception.endswith("Warning"):  # no process dies of one
         return ()

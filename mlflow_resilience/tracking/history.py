@@ -14,6 +14,8 @@ from mlflow_resilience.tracking.limits import chunks
 
 MOST = 2500  # of a run, and RUNS_A_REQUEST runs: what a tracking server gives in one answer
 RUNS_A_REQUEST = 100
+#: All steps there can be. With bounds, SQLite looks a run's points up; without, it reads those of every run.
+_FIRST, _LAST = -(2**62), 2**62
 _ROUTE = "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval"
 
 
@@ -33,13 +35,14 @@ def _sampled(client: MlflowClient, run_ids: list[str], key: str, most: int) -> l
         return _asked(store, run_ids, key, most)
     return [
         (each.run_id, (each.step, each.value, each.timestamp))
-        for each in store.get_metric_history_bulk_interval(run_ids, key, most, None, None)
+        for each in store.get_metric_history_bulk_interval(run_ids, key, most, _FIRST, _LAST)
     ]
 
 
 def _asked(store: RestStore, run_ids: list[str], key: str, most: int) -> list[tuple[str, Sample]]:
     """As the server's own pages ask for it; of a server without that route, all points."""
-    wanted = {"run_ids": run_ids, "metric_key": key, "max_results": most}
+    steps = {"start_step": _FIRST, "end_step": _LAST}
+    wanted = {"run_ids": run_ids, "metric_key": key, "max_results": most, **steps}
     answer = http_request(store.get_host_creds(), _ROUTE, "GET", params=wanted)
     if answer.status_code != 200:
         return [

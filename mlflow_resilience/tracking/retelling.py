@@ -42,14 +42,16 @@ def retell(client: MlflowClient, run: Run) -> JobRecord:
     """The record: what happened from ``events.jsonl``, what that lacks from tags, curves from metric histories."""
     told = list(events(client, run.info.run_id))
     children = _children(client, run)
-    begun = {entry.get("attempt") for entry in told if entry.get("kind") == "attempt"}
+    said = {(entry.get("kind"), entry.get("attempt")) for entry in told if not entry.get("in_place")}
     entries = [*(told or [_job(run)])]
     last = [entries.pop()] if entries and entries[-1].get("kind") == "job_ended" else []
-    entries += [each for child in children for each in retold_attempts.entries(child, begun)]
-    record = retold_attempts.fold([*entries, *last], _points(client, run, children))
-    record.job = {"run_id": run.info.run_id, **_job(run), **{key: v for key, v in record.job.items() if v is not None}}
+    entries += [each for child in children for each in retold_attempts.entries(child, said)]
+    record = retold_attempts.fold([*entries, *last])
+    known = {key: value for key, value in record.job.items() if value is not None}
+    record.job = {"run_id": run.info.run_id, **_job(run), **known}
     record.add({"kind": "carried", "points": _histories(client, run, curves=True)})
     record.add({"kind": "gauges", "points": _histories(client, run, curves=False)})
+    retold_attempts.add_points(record, _points(client, children))
     _close(record, run, bool(told or children))
     return record
 
@@ -99,7 +101,7 @@ def _children(client: MlflowClient, run: Run) -> list[Run]:
     return [child for child in found if retold_attempts.number(child)]
 
 
-def _points(client: MlflowClient, run: Run, children: list[Run]) -> dict[int, list[Point]]:
+def _points(client: MlflowClient, children: list[Run]) -> dict[int, list[Point]]:
     """Attempt -> its own points."""
     numbers = {child.info.run_id: retold_attempts.number(child) for child in children}
     found: dict[int, list[Point]] = {}

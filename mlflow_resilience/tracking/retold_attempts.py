@@ -1,18 +1,15 @@
-"""Attempts from their runs in MLflow, and their points put among the events again."""
+"""Attempts and their points from their runs in MLflow."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 from mlflow.entities import Run
 
 from mlflow_resilience.spool.codec import Entry
-from mlflow_resilience.spool.curve import Point
+from mlflow_resilience.spool.curve import Point, Series
 from mlflow_resilience.spool.record import JobRecord
-
-_CLOSING = ("attempt", "attempt_ended", "job_ended")
 
 
 def number(child: Run) -> int:
@@ -21,10 +18,8 @@ def number(child: Run) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def entries(child: Run, begun: set[Any]) -> list[Entry]:
-    """What the attempt's run says, as entries; nothing of an attempt that the events know."""
-    if number(child) in begun:
-        return []
+def entries(child: Run, said: set[tuple[Any, Any]]) -> list[Entry]:
+    """What the attempt's run says, as entries, without those whose kind and attempt the events ``said``."""
     tags, start, end = child.data.tags, child.info.start_time or 0, child.info.end_time or 0
     step = tags.get("resilience.resumed_from_step", "0")
     opening = {"kind": "attempt", "time": start / 1000, "step": int(step) if step.isdigit() else 0,
@@ -34,7 +29,7 @@ def entries(child: Run, begun: set[Any]) -> list[Entry]:
         told += _fault(tags, end / 1000)
     if end:
         told.append({"kind": "attempt_ended", "time": end / 1000, "status": child.info.status})
-    return [{**entry, "attempt": number(child)} for entry in told]
+    return [{**entry, "attempt": number(child)} for entry in told if (entry["kind"], number(child)) not in said]
 
 
 def _fault(tags: dict[str, str], time: float) -> list[Entry]:
@@ -52,23 +47,14 @@ def _fault(tags: dict[str, str], time: float) -> list[Entry]:
     return [fault, decision] if text else [fault]
 
 
-def fold(told: Iterable[Entry], points: dict[int, list[Point]]) -> JobRecord:
-    """The record of the entries, each attempt's points before the checkpoint that covers them, or before its end."""
+def fold(told: Iterable[Entry]) -> JobRecord:
+    """The record of the entries, without any point."""
     record = JobRecord()
-    waiting = {attempt: sorted(each, key=lambda point: (point[3], point[1])) for attempt, each in points.items()}
-    current = 0
     for entry in told:
-        kind = entry.get("kind")
-        if kind in _CLOSING:
-            _add(record, current, waiting.pop(current, []))
-        elif kind == "checkpoint":
-            _add_up_to(record, current, waiting, int(entry.get("step") or 0))
-        if kind in ("fault", "decision"):
-            entry = _numbered(record, entry)
-        record.add(entry)
-        if kind == "attempt":
-            current = int(entry.get("attempt") or 0)
-    _add(record, current, waiting.pop(current, []))
+        record.add(_numbered(record, entry) if entry.get("kind") in ("fault", "decision") else entry)
+    for event in record.events:
+        if event.get("name") == "replay_differs":
+            _differing(record, event.get("data") or {})
     return record
 
 
@@ -79,13 +65,23 @@ def _numbered(record: JobRecord, entry: Entry) -> Entry:
     return {**entry, "number": len(record.faults) + (entry.get("kind") == "fault")}
 
 
-def _add_up_to(record: JobRecord, attempt: int, waiting: dict[int, list[Point]], step: int) -> None:
-    mine = waiting.get(attempt, [])
-    _add(record, attempt, [point for point in mine if point[1] <= step])
-    waiting[attempt] = [point for point in mine if point[1] > step]
+def _differing(record: JobRecord, data: dict[str, Any]) -> None:
+    """What the sender found when the points themselves came by."""
+    try:
+        point = (int(data["step"]), float(data["was"]), float(data["now"]))
+        record.stitching.differing.setdefault(str(data["key"]), []).extend([point] * int(data["count"]))
+    except (KeyError, TypeError, ValueError):
+        return
 
 
-def _add(record: JobRecord, attempt: int, points: list[Point]) -> None:
-    if points:
-        time = min(points[-1][3] / 1000, record.last_time or math.inf)
-        record.add({"kind": "points", "time": time, "attempt": attempt, "points": points})
+def add_points(record: JobRecord, points: dict[int, list[Point]]) -> None:
+    """Give each attempt its points. Of the last one, those beyond the job's own curve go on with that curve."""
+    ends = {key: series.steps[-1] for key, series in record.curve.items() if len(series)}
+    for attempt in record.attempts:
+        mine = sorted(points.get(attempt.number, []), key=lambda point: point[1])
+        for key, *sample in mine:
+            attempt.points.setdefault(key, Series()).add(*sample)
+        if attempt is record.attempts[-1]:
+            for point in mine:
+                if point[1] > ends.get(point[0], -1):
+                    record.stitching.add(*point)

@@ -72,8 +72,7 @@ class Attempt:
         arguments = dict(plan.arguments)
         if self.validation is not None:
             arguments["validation_data"] = (self.validation, None, None)
-        if meta is not None:
-            self._callbacks.before_begin(meta["callbacks"])
+        self._callbacks.before_begin(meta["callbacks"] if meta is not None else [])
         initial_epoch = plan.initial_epoch if meta is None else meta["position"]["epoch"]
         if meta is not None and self._stopped(meta):
             initial_epoch = plan.epochs

@@ -77,4 +77,3 @@ def _metrics_built(model: keras.Model) -> bool:
     compiled = getattr(model, "_compile_metrics", None)
     loss = getattr(model, "_compile_loss", None)
     return (compiled is None or compiled.built) and (loss is None or loss.built)
-

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any
 
@@ -24,6 +24,8 @@ _SETTINGS = (
     types.FunctionType,
     types.BuiltinFunctionType,
     types.MethodType,
+    types.MethodDescriptorType,
+    np.ufunc,
     types.ModuleType,
     type,
     functools.partial,
@@ -31,6 +33,10 @@ _SETTINGS = (
     re.Pattern,
     logging.Logger,
 )
+
+#: What ``on_train_begin`` has decided for this very training.
+_DECIDED: Mapping[type, Set[str]] = {keras.callbacks.CSVLogger: frozenset({"writer", "append", "append_header"})}
+_NOTHING: Mapping[type, Set[str]] = types.MappingProxyType({})
 
 _Values = dict[str, Any]  # packed attributes by name
 
@@ -55,30 +61,43 @@ class CallbackStates:
         return [self._capture(index, arrays) for index in range(len(self.callbacks))]
 
     def restore(self, states: list[dict[str, Any]], arrays: dict[str, np.ndarray]) -> list[str]:
-        """Give the callbacks their state back, by position. Returns a line for each that could not be given."""
+        """Give the callbacks their state back, by class and order. Returns a line for each that has none."""
         problems = []
-        self.reset()
-        for index, callback in enumerate(self.callbacks):
-            state = states[index] if index < len(states) else None
-            if state is None or state["class"] != type(callback).__name__:
-                problems.append(f"callback {index} ({type(callback).__name__}) has no state in this checkpoint")
-            else:
-                _give(callback, unpack(state["values"], arrays))
+        self.reset(but=_DECIDED)
+        waiting = list(states)
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            state = next((state for state in waiting if state["class"] == name), None)
+            if state is None:
+                problems.append(f"the callback {name} has no state in this checkpoint: it begins anew")
+                continue
+            waiting.remove(state)
+            _give(callback, unpack(state["values"], arrays))
         return problems
 
-    def reset(self) -> None:
-        """Make the callbacks as the script made them."""
+    def reset(self, *, but: Mapping[type, Set[str]] = _NOTHING) -> None:
+        """Make the callbacks as the script made them, all ``but`` some attributes of some classes.
+
+        What is no data now is left too: a file that ``on_train_begin`` has opened, say.
+        """
         for callback, given, arrays in zip(self.callbacks, self._given, self._arrays, strict=True):
-            _give(callback, unpack(given, arrays))
+            left = {name for kind, names in but.items() if isinstance(callback, kind) for name in names}
+            left |= {name for name, value in vars(callback).items() if not _storable(value)}
+            values = given if has_protocol(callback) else {key: given[key] for key in given.keys() - left}
+            _give(callback, unpack(values, arrays))
 
     def before_begin(self, states: list[dict[str, Any]]) -> None:
-        """What a file-writing callback needs before its ``on_train_begin`` on a resume: to append where it was."""
-        for callback, state in zip(self.callbacks, states, strict=False):
-            length = state.get("file_length")
-            if isinstance(callback, keras.callbacks.CSVLogger) and length is not None:
-                callback.append = True
-                if os.path.exists(callback.filename) and os.path.getsize(callback.filename) > length:
-                    os.truncate(callback.filename, length)
+        """What a file-writing callback needs before its ``on_train_begin``: on a resume it appends where it was."""
+        loggers = [callback for callback in self.callbacks if isinstance(callback, keras.callbacks.CSVLogger)]
+        lengths = [state["file_length"] for state in states if "file_length" in state]
+        for number, logger in enumerate(loggers):
+            if logger.csv_file is not None:  # an attempt that failed has left it open
+                logger.csv_file.close()
+            logger.csv_file = logger.writer = None
+            if number < len(lengths):
+                logger.append = True
+                if os.path.exists(logger.filename) and os.path.getsize(logger.filename) > lengths[number]:
+                    os.truncate(logger.filename, lengths[number])
 
     def _capture(self, index: int, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         callback, name = self.callbacks[index], f"callback/{index}"
@@ -90,7 +109,8 @@ class CallbackStates:
         state["values"] = values
         arrays.update({key: array for key, array in found.items() if not _dropped(key, name, values, callback)})
         if isinstance(callback, keras.callbacks.CSVLogger) and getattr(callback, "csv_file", None):
-            callback.csv_file.flush()
+            if not callback.csv_file.closed:
+                callback.csv_file.flush()
             state["file_length"] = os.path.getsize(callback.filename)
             values.pop("append_header", None)
         return state

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
 from mlflow_resilience.core.evidence import links, own_links
+from mlflow_resilience.core.failure import classify
 from mlflow_resilience.core.fault import Cause, Fault
 from mlflow_resilience.core.origin import packages
+from mlflow_resilience.recoveries import BUILT_IN
 
 
 def told(fault: Fault) -> list[str]:
@@ -73,3 +79,15 @@ def test_packages_of_a_traceback() -> None:
 TimeoutError: x"""
     assert packages(traceback) == ["python", "mlflow", "user"]
     assert packages("") == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x.py:3: UserWarning: `shuffle=True` was passed, but will be ignored since the data is a tf.data.Dataset",
+        "2026/11/30 20:45:45 WARNING mlflow.utils.checkpoint_utils: Checkpoint logging is skipped",
+    ],
+)
+def test_what_a_killed_process_said_before_is_no_reason(said: str) -> None:
+    fault = Fault(exception="SIGKILL", message="ended by SIGKILL", signal=signal.SIGKILL, output_tail=said)
+    assert classify(fault, BUILT_IN).failure_class == "process_death"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ SIZES = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    if BROWSER is None and os.environ.get("CI"):
+        pytest.fail("no Chromium, though this is where the pages must be looked at")
     if BROWSER is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     playwright = pytest.importorskip(

@@ -30,7 +30,7 @@ def context() -> Any:
 _CONTEXT = context()
 
 
-def run(target: str, folder: Path, /, **arguments: Any) -> int:
+def run(target: str, folder: Path, /, seconds: float = _SECONDS, **arguments: Any) -> int:
     """Call ``module:function(folder, **arguments)`` in a child; returns its exit code, negative for a signal.
 
     What the function returns is in ``facts.json`` of the folder, what it printed in ``output.txt``.
@@ -38,10 +38,10 @@ def run(target: str, folder: Path, /, **arguments: Any) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     child = _CONTEXT.Process(target=_main, args=(target, str(folder), arguments))
     child.start()
-    child.join(_SECONDS)
+    child.join(seconds)
     if child.exitcode is None:
         child.kill()
-        raise TimeoutError(f"{target} took over {_SECONDS} s:\n{output(folder)}")
+        raise TimeoutError(f"{target} took over {seconds:.0f} s:\n{output(folder)}")
     code: int = child.exitcode
     if code == 1:
         raise AssertionError(f"{target} failed:\n{output(folder)}")

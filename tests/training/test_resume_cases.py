@@ -13,7 +13,7 @@ from tests.training import children
 def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases, tried one after another in a child."""
     folder = tmp_path_factory.mktemp("cases")
-    assert children.run("tests.training.cases:tell", folder) == 0
+    assert children.run("tests.training.cases:tell", folder, seconds=280) == 0
     return children.facts(folder)
 
 
