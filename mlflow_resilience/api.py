@@ -20,12 +20,12 @@ from mlflow_resilience import fault_plan, fits, testing
 from mlflow_resilience import job as jobs
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.errors import Preempted, UsageError
-from mlflow_resilience.fitting import PREEMPTED, Checkpoints, run_fit
+from mlflow_resilience.fitting import NEW_PROCESS, PREEMPTED, Checkpoints, run_fit
 from mlflow_resilience.job import Job
 from mlflow_resilience.resuming import NothingToDo
 from mlflow_resilience.training.call import plan_of
 
-_FINISHED, _USAGE, _NEW_PROCESS = 0, 2, 76
+_FINISHED, _USAGE = 0, 2
 _inside = threading.local()  # a fit within a fit (a callback that trains something small) is Keras's own
 _calls = itertools.count()
 _steps_in_run: dict[str, int] = {}  # optimiser steps that earlier fits of this process have put into a run
@@ -182,17 +182,19 @@ def _fit_supervised(
     except UsageError as error:
         print(f"mlflow-resilience: {error}", file=sys.stderr)
         _leave(job, _USAGE)
+    except SystemExit as asked:
+        _leave(job, asked.code)
     finally:
         job.journal.flush()
     if outcome.new_process is not None:
-        _leave(job, _NEW_PROCESS)
+        _leave(job, NEW_PROCESS)
     if outcome.left is not None:
         _leave(job, PREEMPTED)
     assert outcome.history is not None
     return outcome.history
 
 
-def _leave(job: Job, code: int) -> NoReturn:
+def _leave(job: Job, code: Any) -> NoReturn:
     """End this process for its supervisor. Runs that the script has open get their true end first, which MLflow's own
     handler at exit would not give them."""
     mlflow: Any = sys.modules.get("mlflow")

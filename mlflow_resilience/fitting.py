@@ -14,6 +14,7 @@ import keras
 
 from mlflow_resilience import telemetry
 from mlflow_resilience.core.capability import Capabilities
+from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Position, describe
 from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
@@ -34,10 +35,12 @@ from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
 from mlflow_resilience.training.plan import Plan
+from mlflow_resilience.training.ports import Ports
+from mlflow_resilience.training.remembering import remembers
 from mlflow_resilience.training.stopwatch import Stopwatch
-from mlflow_resilience.training.trainer import KerasTrainer, Ports
+from mlflow_resilience.training.trainer import KerasTrainer
 
-PREEMPTED = 75
+PREEMPTED, NEW_PROCESS = 75, 76
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +118,7 @@ def run_fit(
             make_exporter=(lambda: Exporter(model)) if checkpoints.log_models else None,
             environment=telemetry.environment(),
         )
-        trainer = KerasTrainer(plan, ports, fit or model.fit)
+        trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
         stop.stuck = lambda signal: _leave_from_outside(job, trainer, judge, signal)
         try:
             result = train(trainer, judge)
@@ -133,6 +136,19 @@ def run_fit(
     if again:
         _keep_end(job, folder, plan, trainer, turn)
     return Outcome(history=result, step=trainer.position.global_step)
+
+
+class _Restarted(KerasTrainer):
+    """Goes back by a new process: what a script has read of such data before its fit would be missed in this one."""
+
+    def prepare(self, decision: Decision | None) -> Position:
+        if decision is not None:
+            raise SystemExit(NEW_PROCESS)
+        return super().prepare(decision)
+
+
+def _remembers(plan: Plan) -> bool:
+    return remembers(plan.training) or remembers(plan.validation)
 
 
 def _pass_by(job: Job, folder: Path, plan: Plan) -> Position | None:

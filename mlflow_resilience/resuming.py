@@ -95,7 +95,11 @@ class Resuming:
                 self._say("starting at step 0: what is left of the earlier job is of a later fit, and not of the first")
                 return None
             checkpoint.adopt(path, self._job.folder.checkpoints)
-            step = self._take_over_later_fits(source) or state.meta["position"]["global_step"]
+            self._tell_other_parameters(answer.get("params") or {}, state.meta["position"]["global_step"])
+            text = str(answer.get("text") or f"going on from step {state.meta['position']['global_step']}")
+            later = self._take_over_later_fits(source)
+            text += "" if later is None else f"; its complete fits are passed by, on to step {later}"
+            step = state.meta["position"]["global_step"] if later is None else later
             self._job.journal.append(
                 "resumed",
                 durable=True,
@@ -103,7 +107,7 @@ class Resuming:
                 from_run=answer.get("from_run"),
                 from_model=answer.get("from_model"),
                 from_step=step,
-                text=str(answer.get("text") or f"going on from step {step}"),
+                text=text,
             )
             return state
         self._say("starting at step 0: no checkpoint of the earlier job is intact")
@@ -126,6 +130,18 @@ class Resuming:
             if not ended:
                 break
         return reached
+
+    def _tell_other_parameters(self, before: dict[str, Any], step: int) -> None:
+        """A job that was named may be gone on with by other parameters; what that means is written down."""
+        effects = {  # the learning rate is told with the optimiser that has it
+            "batch_size": "the batches done in this epoch count as they were",
+            "seed": "the random state goes on from the one before",
+        }
+        for name, effect in effects.items():
+            old, new = before.get(name), self._identity.get(name)
+            if old is not None and new is not None and str(old) != str(new):
+                text = f"{name} {old} -> {new} from step {step + 1}, by the caller: {effect}"
+                self._job.journal.append("semantic_change", step=step + 1, text=text)
 
     def _refuse_another_model(self, state: TrainingState) -> None:
         """Said before training: later it would count as a damaged checkpoint, and cost the good ones."""

@@ -17,10 +17,10 @@ ELSEWHERE = {
     "R001": "edges/test_tracking_projection.py::test_a_preempted_job",
     "R003": "edges/test_main_job.py::test_without_recovery_the_fault_is_logged_and_the_run_failed",
     "R005": "edges/test_tracking_resume.py::test_going_on_in_the_same_run",
-    "R007": "edges/test_tracking_projection.py::test_attempts_are_children_with_their_own_points",
+    "R007": "edges/test_tracking_delivery.py::test_attempts_are_children_with_their_own_points",
     "R009": "edges/test_tracking_sender.py::test_the_callers_run_is_adopted",
     "R011": "training/test_kinds.py::test_interrupted_in_mid_epoch_it_ends_as_undisturbed",
-    "R025": "edges/test_tracking_projection.py::test_curve_has_each_step_once",
+    "R025": "edges/test_tracking_delivery.py::test_curve_has_each_step_once",
     "R027": "edges/test_tracking_resume.py::test_going_on_in_the_same_run",
     "R029": "edges/test_tracking_resume.py::test_the_newest_that_did_not_finish",
     "R031": "core/test_loop.py::test_never_acts_while_handling",
@@ -35,14 +35,14 @@ ELSEWHERE = {
 }
 
 
-def tests_in(path: Path) -> list[str]:
+def names_in(path: Path) -> list[str]:
     body = ast.parse(path.read_text()).body
     return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
 NAMED = {
     f"R{number}"
-    for name in tests_in(TESTS / "training" / "test_resume_cases.py")
+    for name in names_in(TESTS / "training" / "test_resume_cases.py")
     for number in re.findall(r"r(\d{3})", name)
 }
 
@@ -52,4 +52,4 @@ def test_the_case_is_tested(case: str) -> None:
     if case in NAMED:
         return
     path, _, name = ELSEWHERE[case].partition("::")
-    assert name in tests_in(TESTS / path)
+    assert name in names_in(TESTS / path)

@@ -19,13 +19,13 @@ def show(made: Comparison) -> None:
     """Print table, verdicts, and what opens the page."""
     from mlflow_resilience.comparison.table import table
 
-    shown = with_params(table(made.runs))
+    shown = table(made.runs)
     if not made.runs:
         click.echo("there are no runs to compare" + (f" ({made.note})" if made.note else ""))
     elif sys.stdout.isatty():
         _rich(shown)
     else:
-        for line in plain(shown):
+        for line in plain(with_params(shown)):
             click.echo(line)
     for text in (shown.left_out, made.note if made.runs else ""):
         if text:
@@ -59,17 +59,22 @@ def plain(shown: Table) -> list[str]:
 
 
 def _rich(shown: Table) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table as Drawn
     from rich.text import Text
 
-    drawn = Drawn(header_style="bold")
+    drawn = Drawn(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(shown.columns):
         figure = place in shown.figures
         drawn.add_column(Text(name), justify="right" if figure else "left", overflow="fold")
     for row in shown.rows:
         drawn.add_row(*(Text(cell, style=_style(cell) if place == 1 else "") for place, cell in enumerate(row)))
-    Console().print(drawn)
+    console = Console()
+    console.print(drawn)
+    for row, told in zip(shown.rows, shown.params, strict=False):
+        console.print(Text(f"{row[0]}: {', '.join(told) or 'no params'}"))
+    console.print()
 
 
 def _style(outcome: str) -> str:

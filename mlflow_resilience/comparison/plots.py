@@ -75,7 +75,8 @@ def _draw(ax: Axes, key: str, runs: Sequence[ComparedRun], limit: int) -> None:
     for place, (run, (steps, values)) in enumerate(zip(runs, lines, strict=True)):
         shown = ~np.isnan(values)
         few: dict[str, Any] = {"marker": "o", "markersize": 3.0} if 0 < shown.sum() <= 30 else {}
-        ax.plot(*thinned(steps, values, limit), **_look(place), **few)
+        width = 1.5 + 2.5 * (len(runs) - 1 - place) / len(runs)  # equal curves are seen below one another
+        ax.plot(*thinned(steps, values, limit), **(_look(place) | {"linewidth": width}), **few)
         if shown.any() and not run.finished:  # where it broke off
             end = np.flatnonzero(shown)[-1]
             ax.plot(steps[end], values[end], "x", color=_look(place)["color"], markersize=7, markeredgewidth=2)

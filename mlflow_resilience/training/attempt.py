@@ -15,12 +15,14 @@ from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase, Position
 from mlflow_resilience.errors import Divergence
 from mlflow_resilience.training import batches, boundary, build, learning_rate, randomness, state
-from mlflow_resilience.training.batches import DataPosition, Feed
+from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.callbacks import Closing, Opening
+from mlflow_resilience.training.data_position import DataPosition
 from mlflow_resilience.training.packing import pack, unpack
 from mlflow_resilience.training.plan import Plan
+from mlflow_resilience.training.py_dataset import Given
 from mlflow_resilience.training.records import Bad
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.step import Step
@@ -47,16 +49,16 @@ class Attempt:
         self.at_boundary = True  # whether `capture` would give a state that training can go on from
         self._fit = fit
         self.model = plan.model
-        self.position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
+        self.position = plan.start
         self.logs: dict[str, float] = {}
         self.phase: Phase = "start"
         self._meta = plan.resume.meta if plan.resume is not None else None
         self._origin = self._meta["origin"] if self._meta is not None else plan.origin
         data = self._meta["data"] if self._meta is not None else {}
-        self.feed = _feed(plan.training, True, data.get("training"), plan.resume)
+        self.feed = _feed(plan.training, True, data.get("training"), plan.resume, plan.given)
         self.validation: Feed | None = None
         if plan.validation:
-            self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume)
+            self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume, plan.given_validation)
         self.boundary: Boundary
         self._held: dict[str, Any] | None = None  # the snapshot that validation may be left with
         self._held_validation: DataPosition | None = None
@@ -209,6 +211,7 @@ class Attempt:
             "settings": self.settings.to_dict(),
             "first_step": self.plan.first_step,
             "environment": self.plan.environment,
+            "rates": self.plan.rates,
         }
         return TrainingState(tensors={**tensors, **arrays}, meta=meta)
 
@@ -239,6 +242,7 @@ class Attempt:
         with self.watch.restoring(meta):
             # Between epochs Keras has reset the metrics already, and that is right.
             state.restore(self.model, resume.tensors, state.GROUPS if mid_epoch else state.LASTING)
+        learning_rate.carry_over(self.model, meta.get("rates", []), self.plan.rates)
         learning_rate.scale(self.model, self.settings.learning_rate_scale, self._rate_held)
         self.watch.restored(self._callbacks.restore(meta["callbacks"], resume.tensors))
         self.position = Position(**meta["position"])
@@ -254,11 +258,13 @@ class Attempt:
         self.plan.resume = None
 
 
-def _feed(arguments: dict[str, Any], training: bool, stored: Any, resume: TrainingState | None) -> Feed:
+def _feed(
+    arguments: dict[str, Any], training: bool, stored: Any, resume: TrainingState | None, given: Given | None
+) -> Feed:
     start = None
     if stored is not None and resume is not None:
         start = DataPosition(**unpack(stored, resume.tensors))
-    return Feed(arguments, training=training, start=start)
+    return Feed(arguments, training=training, start=start, given=given)
 
 
 def _between(position: DataPosition) -> DataPosition:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -21,23 +20,9 @@ from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from mlflow_resilience.training import pipeline, pristine, randomness
-from mlflow_resilience.training.py_dataset import changed_attributes, fingerprints
+from mlflow_resilience.training.data_position import DataPosition
+from mlflow_resilience.training.py_dataset import Given
 from mlflow_resilience.training.records import Records
-
-
-@dataclass(kw_only=True)
-class DataPosition:
-    """Where a pipeline is. ``num_batches`` and ``steps_seen`` are Keras's own counts, which outlive an epoch."""
-
-    iterators: int = 0  # made so far, the current one included
-    taken: int = 0  # batches taken from the current iterator
-    step: int = 0  # steps done in the current epoch
-    num_batches: int | None = None  # learned where the cardinality is unknown
-    steps_seen: int = 0
-    exhausted: bool = False  # the epoch's last batch has been taken
-    random: dict[str, Any] | None = None  # Python's and NumPy's state when the current iterator was made
-    variables: list[Any] = field(default_factory=list)  # that the pipeline uses, likewise
-    attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began
 
 
 class Cursor:
@@ -82,7 +67,14 @@ class Feed(DataAdapter):
     making it draws random numbers. With ``start`` the first epoch begins there.
     """
 
-    def __init__(self, arguments: dict[str, Any], *, training: bool, start: DataPosition | None = None) -> None:
+    def __init__(
+        self,
+        arguments: dict[str, Any],
+        *,
+        training: bool,
+        start: DataPosition | None = None,
+        given: Given | None = None,
+    ) -> None:
         self.arguments = arguments
         self.training = training
         self.start = start
@@ -92,7 +84,9 @@ class Feed(DataAdapter):
         self.loop: PositionedEpochIterator | None = None  # Keras's loop over this data
         self._adapter: DataAdapter | None = None
         self._fresh = True
-        self._fingerprints: dict[str, str] = {}
+        self._given = given  # a PyDataset as the script made it
+        if given is not None:
+            given.reset(arguments["x"])
         self._calls_python = pipeline.calls_python(arguments["x"])
         self._variables = pipeline.variables(arguments["x"])
 
@@ -100,8 +94,6 @@ class Feed(DataAdapter):
     def adapter(self) -> DataAdapter:
         if self._adapter is None:
             self._adapter = data_adapters.get_data_adapter(**self.arguments)
-            if self.py_dataset is not None:
-                self._fingerprints = fingerprints(self.py_dataset)
         return self._adapter
 
     def get_tf_dataset(self) -> Any:
@@ -143,7 +135,7 @@ class Feed(DataAdapter):
                 for name, value in self.start.attributes.items():
                     setattr(self.py_dataset, name, value)
             self.position.random = _python_random()
-            self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
+            self.position.attributes = self._changed()
         self.adapter.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
@@ -165,7 +157,7 @@ class Feed(DataAdapter):
         self.position.step = 0
         if self.py_dataset is not None:
             self.position.random = None
-            self.position.attributes = changed_attributes(self.py_dataset, self._fingerprints)
+            self.position.attributes = self._changed()
 
     def open(self, dataset: Any) -> Cursor:
         """A new iterator on ``dataset``."""
@@ -179,6 +171,11 @@ class Feed(DataAdapter):
 
     def find(self, dataset: Any, start: DataPosition) -> Cursor | None:
         """The iterator that was current at ``start``, as far on as it was then."""
+        if start.exhausted and not start.step:  # Keras begins the next epoch with a new one
+            for _ in range(start.iterators):
+                iter(dataset)
+            self.position.iterators = start.iterators
+            return None
         for _ in range(start.iterators - 1):
             iter(dataset)
         self.position.iterators = max(start.iterators - 1, 0)
@@ -194,7 +191,10 @@ class Feed(DataAdapter):
                 cursor.next()
         self.position.taken = start.taken
         self.position.exhausted = start.exhausted
-        return None if start.exhausted and not start.step else cursor
+        return cursor
+
+    def _changed(self) -> dict[str, Any]:
+        return self._given.changed(self.py_dataset) if self._given is not None else {}
 
     def _restore_random(self, start: DataPosition) -> None:
         if start.random is not None:

@@ -14,6 +14,7 @@ from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from mlflow_resilience.errors import UsageError
 from mlflow_resilience.training import randomness
 from mlflow_resilience.training.plan import Plan
+from mlflow_resilience.training.py_dataset import given as given_data
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(keras.Model.fit).parameters.items()}
 _DEFAULTS.pop("self")
@@ -40,19 +41,23 @@ def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> P
     callbacks = call["callbacks"]
     listed = list(callbacks.callbacks) if hasattr(callbacks, "callbacks") else keras.tree.flatten(callbacks or [])
     histories = [callback for callback in listed if isinstance(callback, keras.callbacks.History)]
+    held_out = _validation(validation, call)
+    training = {
+        "x": x,
+        "y": y,
+        "sample_weight": weight,
+        "batch_size": call["batch_size"],
+        "steps_per_epoch": call["steps_per_epoch"],
+        "shuffle": call["shuffle"],
+        "class_weight": call["class_weight"],
+    }
     return Plan(
         model=model,
         arguments={name: call[name] for name in ("verbose", "steps_per_epoch", "validation_steps", "validation_freq")},
-        training={
-            "x": x,
-            "y": y,
-            "sample_weight": weight,
-            "batch_size": call["batch_size"],
-            "steps_per_epoch": call["steps_per_epoch"],
-            "shuffle": call["shuffle"],
-            "class_weight": call["class_weight"],
-        },
-        validation=_validation(validation, call),
+        training=training,
+        validation=held_out,
+        given=given_data(training),
+        given_validation=given_data(held_out),
         callbacks=[callback for callback in listed if not isinstance(callback, (*_LEFT_OUT, keras.callbacks.History))],
         left_out=[type(callback).__name__ for callback in listed if isinstance(callback, _LEFT_OUT)],
         history=histories[0] if histories else keras.callbacks.History(),

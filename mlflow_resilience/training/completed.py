@@ -11,8 +11,9 @@ import tensorflow as tf
 from mlflow_resilience.core.fault import Position
 from mlflow_resilience.errors import CheckpointError
 from mlflow_resilience.training import build, checkpoint, pipeline, randomness, state
-from mlflow_resilience.training.batches import DataPosition, Feed
+from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.callback_state import CallbackStates
+from mlflow_resilience.training.data_position import DataPosition
 from mlflow_resilience.training.packing import pack, unpack
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.state import TrainingState

@@ -1,4 +1,4 @@
-"""The learning rate times a factor that recovery set, whatever kind of rate the optimiser has."""
+"""The learning rate: as the script gives it, as a state holds it, and times a factor that recovery set."""
 
 from __future__ import annotations
 
@@ -25,10 +25,37 @@ class Scaled(keras.optimizers.schedules.LearningRateSchedule):
 
 def scale(model: keras.Model, factor: float, held: float) -> None:
     """Bring every rate to ``factor`` times the user's own; one that is a variable holds ``held`` times it already."""
-    for optimizer in optimizers(model):
-        rate = getattr(optimizer, "_learning_rate", None)
+    for optimizer in _holders(model):
+        rate = optimizer._learning_rate
         schedule = rate.schedule if isinstance(rate, Scaled) else rate
         if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
             optimizer._learning_rate = schedule if factor == 1.0 else Scaled(schedule, factor)
-        elif rate is not None and factor != held:
+        elif factor != held:
             rate.assign(rate * (factor / held))
+
+
+def given(model: keras.Model) -> list[float | None]:
+    """Each optimiser's rate; None for a schedule, which the script makes anew."""
+    return [None if _is_schedule(holder._learning_rate) else _value(holder) for holder in _holders(model)]
+
+
+def carry_over(model: keras.Model, before: list[float | None], now: list[float | None]) -> None:
+    """The script gives other rates than it gave when the state began: they hold, times what training did since."""
+    for holder, old, new in zip(_holders(model), before, now, strict=False):
+        if old is not None and new is not None and old != new:
+            since = _value(holder)
+            holder._learning_rate.assign(new if since == old or not old else since * (new / old))
+
+
+def _holders(model: keras.Model) -> list[Any]:
+    """The optimisers whose rate counts: within one that scales the loss, it is the inner one's."""
+    inner = [getattr(optimizer, "inner_optimizer", optimizer) for optimizer in optimizers(model)]
+    return [optimizer for optimizer in inner if getattr(optimizer, "_learning_rate", None) is not None]
+
+
+def _is_schedule(rate: Any) -> bool:
+    return isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+
+
+def _value(holder: Any) -> float:
+    return float(holder._learning_rate.numpy())

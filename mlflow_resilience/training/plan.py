@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from mlflow_resilience.core.fault import Position
+from mlflow_resilience.training.py_dataset import Given
 from mlflow_resilience.training.state import TrainingState
 
 
@@ -24,10 +26,18 @@ class Plan:
     initial_epoch: int
     origin: dict[str, Any]  # random state when `fit` was first called
     first_step: int  # global steps done before this fit (an earlier fit of the same job)
+    given: Given | None = None  # a PyDataset as the script made it
+    given_validation: Given | None = None
     left_out: list[str] = field(default_factory=list)  # callbacks that have no place beside ours
     environment: dict[str, Any] = field(default_factory=dict)  # what the bits depend on besides the state
+    rates: list[float | None] = field(default_factory=list)  # the optimisers' learning rates as the script gave them
     exempt: frozenset[str] = frozenset()  # variables that the script itself made infinite (masks and the like)
     resume: TrainingState | None = None
+
+    @property
+    def start(self) -> Position:
+        """Where a fresh start begins."""
+        return Position(global_step=self.first_step, epoch=self.initial_epoch)
 
     @property
     def all_callbacks(self) -> list[keras.callbacks.Callback]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from mlflow_resilience.core.judge import Journal
 from mlflow_resilience.training import reproducible
 from mlflow_resilience.training.callback_state import unstorable
@@ -33,6 +35,9 @@ def say(plan: Plan, journal: Journal) -> None:
             "decides anything; give the callback get_state() and set_state(state)"
         )
         _event(journal, plan, "callback_state", text, attributes=names)
+    if _outlives_epochs(plan):
+        text = "the data's iterator outlives the epoch: to find its place, a resume reads from the beginning again"
+        _event(journal, plan, "data_replay", text)
     for name in plan.left_out:
         _event(journal, plan, "callback_left_out", f"{name} is left out: two kinds of recovery would undo each other")
 
@@ -48,6 +53,19 @@ def say_of_resume(plan: Plan, meta: dict[str, Any], journal: Journal) -> None:
     step = meta["position"]["global_step"]
     for line in lines:
         journal.append("semantic_change", step=step, text=f"may differ from step {step} on: {line}")
+    for old, new in zip(meta.get("rates", []), plan.rates, strict=False):
+        if old != new:
+            text = f"learning rate {old:g} -> {new:g} from step {step + 1}, by the caller"
+            journal.append("semantic_change", step=step + 1, text=text)
+
+
+def _outlives_epochs(plan: Plan) -> bool:
+    """Whether Keras goes on with one iterator from epoch to epoch."""
+    data, steps = plan.training["x"], plan.training["steps_per_epoch"]
+    if not steps or not isinstance(data, tf.data.Dataset):
+        return False
+    cardinality = int(data.cardinality())
+    return cardinality < 0 or cardinality > steps
 
 
 def _event(journal: Journal, plan: Plan, name: str, text: str, **data: Any) -> None:

@@ -7,11 +7,9 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from mlflow_resilience.core.action import Action, FreeDisk, OlderCheckpoint
@@ -19,14 +17,13 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Fault, Phase, Position, describe
-from mlflow_resilience.core.judge import Journal, Judge
 from mlflow_resilience.errors import BadRecords, CheckpointError, Preempted
 from mlflow_resilience.training import (
     batches,
     build,
-    changes,
     checkpoint,
     environment,
+    learning_rate,
     lighter,
     microbatch,
     preflight,
@@ -38,29 +35,11 @@ from mlflow_resilience.training import (
 from mlflow_resilience.training.attempt import Attempt
 from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.export import Exporter
-from mlflow_resilience.training.keeper import Keeper
 from mlflow_resilience.training.plan import Plan
-from mlflow_resilience.training.points import Points
+from mlflow_resilience.training.ports import Ports
 from mlflow_resilience.training.records import Bad
 from mlflow_resilience.training.state import TrainingState
-from mlflow_resilience.training.stopwatch import Stopwatch
-
-
-@dataclass(kw_only=True)
-class Ports:
-    """What the trainer uses of the job around it."""
-
-    journal: Journal
-    judge: Judge
-    keeper: Keeper
-    beat: Callable[[str, int, int], None]
-    stop_asked: Callable[[], str | None]  # the name of the signal that asked the job to end
-    strike: Callable[[int, Any], Any]  # faults on purpose
-    new_process: bool  # whether a supervisor will start one
-    stopwatch: Stopwatch
-    find_resume: Callable[[], TrainingState | None]  # asked once, when the model is whole
-    make_exporter: Callable[[], Exporter] | None  # None where no models are to be logged
-    environment: dict[str, Any] = field(default_factory=dict)  # versions, processor, GPUs, as telemetry knows them
+from mlflow_resilience.training.telling import Telling
 
 
 class KerasTrainer:
@@ -75,10 +54,9 @@ class KerasTrainer:
         self.exporter: Exporter | None = None
         self.last_metrics: dict[str, float] = {}
         self._batch_size = 1  # of the batch that failed last
-        self._points = Points(ports.journal)
-        self._position = Position(global_step=plan.first_step, epoch=plan.initial_epoch)
+        self._tell = Telling(ports.journal, ports.judge, plan.model)
+        self._position = plan.start
         self._furthest = 0
-        self._told = Settings()
         self._resumed = False
         self._phase: Phase = "start"
 
@@ -101,11 +79,7 @@ class KerasTrainer:
         else:
             self._roll_back(decision)
         resume = self._resume
-        self._position = (
-            Position(**resume.meta["position"])
-            if resume is not None
-            else Position(global_step=self._plan.first_step, epoch=self._plan.initial_epoch)
-        )
+        self._position = self._plan.start if resume is None else Position(**resume.meta["position"])
         self._attempt = None
         return self._position
 
@@ -113,8 +87,8 @@ class KerasTrainer:
         settings = self._ports.judge.settings
         plan = self._lighter(dataclasses.replace(self._plan, resume=self._resume), settings)
         held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
-        self._told = held
-        self._tell_changes(settings, self._position.global_step)
+        self._tell.settings = held
+        self._tell.changes(settings, self._position.global_step)
         self._attempt = Attempt(plan, settings, self, self._fit, self._callbacks, held=held)
         self._ports.keeper.restart(self._position)
         try:
@@ -137,18 +111,12 @@ class KerasTrainer:
 
     def restored(self, problems: list[str]) -> None:
         for text in problems:
-            self._event("callback_state", text)
+            self._tell.event("callback_state", text, self.position)
 
     def traced(self, function: Any) -> None:
         ops = reproducible.stateful_random_ops(function)
         if ops:
-            text = (
-                f"the model draws from {', '.join(ops)}, whose place in the random numbers cannot be stored: after a "
-                "resume the result differs; keras.random with a SeedGenerator resumes exactly"
-            )
-            self._event("not_exact", text)
-            if self._resumed:
-                self._ports.journal.append("semantic_change", step=self._position.global_step, text=text)
+            self._tell.inexact(ops, self._position, resumed=self._resumed)
 
     def entered(self, phase: Phase, position: Position) -> None:
         self._enter(phase, position)
@@ -161,7 +129,7 @@ class KerasTrainer:
 
     def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
         self._ports.stopwatch.switch("recovery")
-        self._points.flush(self._ports.judge.log.attempt)
+        self._tell.points()
         self._batch_size = batch_size or self._batch_size
         fault = self._describe(error, phase, batch_size)
         return self._ports.judge.in_step(error, fault, self._capabilities(in_place=in_place and not fault.jit))
@@ -169,20 +137,14 @@ class KerasTrainer:
     def in_force(self, decision: Decision) -> Settings:
         if _asks(decision, FreeDisk):
             self._ports.keeper.make_room()
-        self._tell_changes(decision.settings, self.position.global_step)
+        self._tell.changes(decision.settings, self.position.global_step)
         return decision.settings
 
     def quarantined(self, bad: list[Bad], step: int) -> None:
         if not bad:
             return
-        log = self._ports.judge.log
-        records = [record.to_dict() for record in bad]
-        text = f"left out at step {step}: {', '.join(record.identity for record in bad)}"
-        entry = {"name": "quarantine", "attempt": log.attempt, "step": step, "text": text, "data": {"records": records}}
-        self._ports.journal.append("event", durable=True, **entry)
-        log.add({"kind": "event", **entry})
-        self._ports.journal.append("semantic_change", step=step, text=text)
-        seen = step * self._batch_size
+        self._tell.quarantined(bad, step)
+        log, seen = self._ports.judge.log, step * self._batch_size
         if not self._ports.judge.policy.allows_quarantine(log.quarantined, seen):
             raise BadRecords(f"{log.quarantined} bad records among the first {seen} or so")
 
@@ -191,14 +153,13 @@ class KerasTrainer:
 
     def stepped(self, position: Position, logs: dict[str, float]) -> None:
         self._furthest = max(self._furthest, position.global_step)
-        self._points.add(self._ports.judge.log.attempt, position.global_step, logs, "batch/")
+        self._tell.curve(position, logs, "batch/")
 
     def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None:
-        attempt = self._ports.judge.log.attempt
         self.last_metrics = logs
-        self._points.add(attempt, position.global_step, logs)
-        self._points.flush(attempt)
-        self._times()
+        self._tell.curve(position, logs)
+        self._tell.points()
+        self._tell.times(self._ports.stopwatch)
 
     def boundary(self, attempt: Attempt, *, epoch_end: bool) -> None:
         self._position = attempt.position
@@ -210,7 +171,7 @@ class KerasTrainer:
         keeper = self._ports.keeper
         if keeper.due(attempt.position, epoch_end=epoch_end):
             before = self._ports.stopwatch.switch("save_stall")
-            self._points.flush(self._ports.judge.log.attempt)  # a checkpoint covers points that are in the journal
+            self._tell.points()  # a checkpoint covers points that are in the journal
             logs = self.last_metrics if epoch_end else attempt.logs
             keeper.save(attempt.capture, self._ports.judge.log.attempt, epoch_end=epoch_end, logs=logs)
             self._ports.stopwatch.switch(before)
@@ -220,7 +181,7 @@ class KerasTrainer:
     def save_and_leave(self) -> None:
         """Write the state at the last boundary, and wait until it is on disk and handed over for logging."""
         if self._attempt is not None and self._attempt.at_boundary:
-            self._points.flush(self._ports.judge.log.attempt)
+            self._tell.points()
             self._ports.keeper.save_now(self._attempt.capture, self._ports.judge.log.attempt)
         self._settle()
 
@@ -240,8 +201,7 @@ class KerasTrainer:
 
     def digest(self) -> str:
         """The digest of the model and its optimiser as they are now."""
-        values = state.snapshot(self._plan.model, state.LASTING)
-        return checkpoint.digest_of({name: np.asarray(value) for name, value in values.items()})
+        return checkpoint.digest_of(TrainingState(tensors=state.snapshot(self._plan.model, state.LASTING)).arrays())
 
     # -- within ------------------------------------------------------------------------------------------------------
 
@@ -250,6 +210,7 @@ class KerasTrainer:
         whole = build.build(plan.model, build.element_spec(plan.training))
         plan.origin = {**plan.origin, "python": randomness.capture()["python"]}
         plan.environment = environment.facts(self._ports.environment)
+        plan.rates = learning_rate.given(plan.model)
         preflight.say(plan, self._ports.journal)
         self._resume = self._ports.find_resume()
         if self._resume is not None:
@@ -290,15 +251,14 @@ class KerasTrainer:
             plan.training = batches.renewed(plan.training)
             plan.validation = batches.renewed(plan.validation) if plan.validation else None
         except pristine.NotCopyable as error:
-            text = f"the data after the roll-back comes in another order: {error}"
-            self._ports.journal.append("semantic_change", step=step, text=text)
+            self._tell.semantic_change(f"the data after the roll-back comes in another order: {error}", step)
 
     def _lighter(self, plan: Plan, settings: Settings) -> Plan:
         try:
             training = lighter.training(plan.training, settings)
         except pristine.NotCopyable as error:
             training = plan.training
-            self._event("not_lighter", f"prefetch and parallelism stay as they are: {error}")
+            self._tell.event("not_lighter", f"prefetch and parallelism stay as they are: {error}", self.position)
         validation = lighter.validation(plan.validation, settings) if plan.validation else None
         return dataclasses.replace(plan, training=training, validation=validation)
 
@@ -329,24 +289,10 @@ class KerasTrainer:
         self._phase = phase
         self._ports.beat(phase, position.global_step, position.epoch)
 
-    def _event(self, name: str, text: str) -> None:
-        attempt, step = self._ports.judge.log.attempt, self.position.global_step
-        self._ports.journal.append("event", name=name, attempt=attempt, step=step, text=text, data={})
-
-    def _tell_changes(self, settings: Settings, step: int) -> None:
-        for text in changes.in_words(self._plan.model, self._told, settings, step):
-            self._ports.journal.append("semantic_change", step=step + 1, text=text)
-        self._told = settings
-
     def _settle(self) -> None:
-        self._points.flush(self._ports.judge.log.attempt)
+        self._tell.points()
         self._ports.keeper.wait()
-        self._times()
-
-    def _times(self) -> None:
-        attempt = self._ports.judge.log.attempt
-        seconds: dict[str, Any] = dict(self._ports.stopwatch.read())
-        self._ports.journal.append("times", attempt=attempt, **seconds)
+        self._tell.times(self._ports.stopwatch)
 
 
 def _asks(decision: Decision, action: type[Action]) -> bool:

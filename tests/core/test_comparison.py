@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mlflow_resilience.cli.comparing import Comparison
+from mlflow_resilience.cli.side_by_side import show
 from mlflow_resilience.comparison import differences, noise, pairs, verdict
 from mlflow_resilience.comparison.table import table
 from mlflow_resilience.comparison.values import ComparedRun, Points
@@ -147,3 +149,14 @@ def test_a_wide_table_says_what_it_leaves_out() -> None:
     shown = table([wide, run("b")])
     assert "25 more metrics" in shown.left_out
     assert "more params that differ" in shown.left_out
+
+
+def test_on_a_terminal_a_name_is_no_markup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    runs = [run(name="[red]x[/red]"), run("b", params={})]
+    show(Comparison(runs, pairs.judged(runs), "", "", "http://server/#/"))
+    out = capsys.readouterr().out
+    assert "[red]x[/red]" in out
+    assert "b (bbbbbbbb): no params" in out
+    assert out.splitlines()[-1] == "see: http://server/#/"

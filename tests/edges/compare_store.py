@@ -102,7 +102,8 @@ class Store:
         model_id = f"m-{uuid.uuid4().hex}"
         self._connection.execute(
             "insert into logged_models (model_id, experiment_id, name, artifact_location, creation_timestamp_ms,"
-            " last_updated_timestamp_ms, status, lifecycle_stage, source_run_id) values (?, ?, ?, '', ?, ?, ?, 'active', ?)",
+            " last_updated_timestamp_ms, status, lifecycle_stage, source_run_id)"
+            " values (?, ?, ?, '', ?, ?, ?, 'active', ?)",
             (model_id, self.experiment, name, self._clock, self._clock, status, run_id),
         )
         self._connection.execute(

@@ -368,9 +368,17 @@ def elsewhere(folder: Path) -> Any:
     return [entry["text"] for entry in entries(folder) if entry["kind"] == "semantic_change"]
 
 
+def another_rate(folder: Path) -> Any:
+    """A learning rate that the script changed holds, and is said."""
+    fit(folder, [], stop=8)
+    made, _ = fit(folder, [], model=model(optimizer=keras.optimizers.Adam(0.005)))
+    changes = [entry["text"] for entry in entries(folder) if entry["kind"] == "semantic_change"]
+    return {"rate": float(made.optimizer.learning_rate.numpy()), "changes": changes}
+
+
 CASES: tuple[Callable[[Path], Any], ...] = (
     r013, r015, r017, r019, r021, r033, r035, r037, r045, r051, r055, r065, r077,
-    csv_logger, callbacks_named, restore_that_kills, elsewhere,
+    csv_logger, callbacks_named, restore_that_kills, elsewhere, another_rate,
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from mlflow_resilience.training import attempt, batches, callback_state, randomness, state
+from mlflow_resilience.training import attempt, callback_state, randomness, state
+from mlflow_resilience.training.data_position import DataPosition
 
 
 def _without(dropped: Callable[[str], bool]) -> Any:
@@ -29,10 +30,10 @@ def _place(name: str) -> str:
 def _data_position() -> Any:
     feed = attempt._feed
 
-    def forgetful(arguments: Any, training: bool, stored: Any, resume: Any) -> Any:
-        made = feed(arguments, training, stored, resume)
+    def forgetful(arguments: Any, training: bool, *rest: Any) -> Any:
+        made = feed(arguments, training, *rest)
         if training and made.start is not None:
-            made.start = batches.DataPosition(iterators=1, step=made.start.step)
+            made.start = DataPosition(iterators=1, step=made.start.step)
         return made
 
     return mock.patch.object(attempt, "_feed", forgetful)

@@ -15,13 +15,13 @@ from tests.training.fits import entries, fit_in
 
 
 def exported(folder: Path) -> dict[str, Any]:
-    """Logged models written while a model of 0.4 M parameters trains: each compared with the digest of its state."""
+    """Logged models written while a model of 0.2 M parameters trains: each compared with the digest of its state."""
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Input((64,)), keras.layers.Dense(2048, activation="relu"), keras.layers.Dropout(0.1)]
+    layers = [keras.layers.Input((64,)), keras.layers.Dense(1024, activation="relu"), keras.layers.Dropout(0.1)]
     model = keras.Sequential([*layers, keras.layers.Dense(128), keras.layers.BatchNormalization()])
     model.compile(keras.optimizers.Adam(0.01), "mse")
     x = np.random.default_rng(0).normal(size=(64, 64)).astype("float32")
-    data = tf.data.Dataset.from_tensors((x, np.tile(x, 2))).repeat(300)
+    data = tf.data.Dataset.from_tensors((x, np.tile(x, 2))).repeat(150)
     fit_in(folder, model, {"x": data, "epochs": 2, "verbose": 0}, every="20steps", keep="1000", log_models=True)
     return {
         "models": [_compared(Path(entry["folder"]), entry) for entry in entries(folder) if entry["kind"] == "model"]
@@ -39,7 +39,8 @@ def _compared(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
     return {
         **told,
         "digest": checkpoint.digest_of(whole) == entry["digest"],
-        "tensors": [_matches(value, whole, name) for name, value in loaded.items()],
+        # Keras's file has no seeds of its layers: they are in the training state alone.
+        "tensors": [_matches(value, whole, name) for name, value in loaded.items() if "seed_generator" not in name],
     }
 
 

@@ -112,6 +112,11 @@ def test_a_checkpoint_whose_restore_ended_the_process_twice_is_set_aside(told: A
     assert facts["from"] == facts["last"] - 1
 
 
+def test_a_learning_rate_that_was_changed_holds_and_is_said(told: Any) -> None:
+    assert told["another_rate"]["rate"] == pytest.approx(0.005)
+    assert told["another_rate"]["changes"] == ["learning rate 0.01 -> 0.005 from step 8, by the caller"]
+
+
 def test_what_may_differ_is_said(told: Any) -> None:
     assert any("op determinism: True -> False" in text for text in told["elsewhere"])
     assert any("does the script set its seed" in text for text in told["elsewhere"])

@@ -17,10 +17,11 @@ def test_models_saved_at_full_speed_hold_the_tensors_of_their_state(tmp_path: Pa
     assert len(checkpoints) >= 3
     for each in checkpoints:
         assert each["digest"]
+        assert len(each["tensors"]) > 20
         assert all(each["tensors"]), each
         assert each["iterations"] == each["step"]
     final = [each for each in models if each["name"] == "model"]
-    assert [each["iterations"] for each in final] == [600]
+    assert [each["iterations"] for each in final] == [300]
 
 
 def test_a_checkpoint_of_the_first_format_can_be_read(tmp_path: Path) -> None:
