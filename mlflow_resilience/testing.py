@@ -1,7 +1,7 @@
 """Faults on purpose, each the real thing wherever the machine allows it: for users' own tests, and for ours.
 
-    with mlflow_resilience.testing.faults("raise@60,oom@100"):
-        mlflow_resilience.fit(model, x, y)
+with mlflow_resilience.testing.faults("raise@60,oom@100"):
+    mlflow_resilience.fit(model, x, y)
 """
 
 from __future__ import annotations

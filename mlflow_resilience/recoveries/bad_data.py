@@ -37,7 +37,10 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = words(r"nonetype")  # what a reader returned for a record that it could not read
-_NAMED = ("BadRecords", "DataLossError", "UnidentifiedImageError", "DecompressionBombError", "JSONDecodeError", "BadZipFile")
+_NAMED = (
+    *("BadRecords", "DataLossError", "UnidentifiedImageError"),
+    *("DecompressionBombError", "JSONDecodeError", "BadZipFile"),
+)
 
 
 def matches(fault: Fault) -> bool:

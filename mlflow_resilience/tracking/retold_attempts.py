@@ -79,8 +79,8 @@ def add_points(record: JobRecord, points: dict[int, list[Point]]) -> None:
     ends = {key: series.steps[-1] for key, series in record.curve.items() if len(series)}
     for attempt in record.attempts:
         mine = sorted(points.get(attempt.number, []), key=lambda point: point[1])
-        for key, *sample in mine:
-            attempt.points.setdefault(key, Series()).add(*sample)
+        for key, step, value, ms in mine:
+            attempt.points.setdefault(key, Series()).add(step, value, ms)
         if attempt is record.attempts[-1]:
             for point in mine:
                 if point[1] > ends.get(point[0], -1):

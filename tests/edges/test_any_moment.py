@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -61,10 +62,8 @@ class Running:
         while self.process.poll() is None:
             job = self.job
             if job is not None and job.heartbeat.exists():
-                try:
+                with contextlib.suppress(ValueError):
                     yield json.loads(job.heartbeat.read_bytes())
-                except ValueError:
-                    pass
             time.sleep(0.01)
 
     def end(self) -> int:
