@@ -56,6 +56,7 @@ class Attempt:
         self._origin = self._meta["origin"] if self._meta is not None else plan.origin
         data = self._meta["data"] if self._meta is not None else {}
         self.feed = _feed(plan.training, True, data.get("training"), plan.resume, plan.given)
+        self.feed.differs = watch.data_differs
         self.validation: Feed | None = None
         if plan.validation:
             self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume, plan.given_validation)

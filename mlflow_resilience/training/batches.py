@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -20,7 +20,7 @@ from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from mlflow_resilience.training import pipeline, pristine, randomness
-from mlflow_resilience.training.data_position import DataPosition
+from mlflow_resilience.training.data_position import DataPosition, is_marked
 from mlflow_resilience.training.py_dataset import Given
 from mlflow_resilience.training.records import Records
 
@@ -51,9 +51,14 @@ class Cursor:
         dataset = pristine.from_graph(pristine.graph_of(self.dataset), self.dataset.element_spec)
         for _ in range(position.iterators - 1):
             iter(dataset)
-        self.iterator = iter(dataset)
-        for _ in range(position.taken):
-            self.iterator.get_next()
+        self.iterator, self.records = iter(dataset), None
+        try:
+            for _ in range(position.taken):
+                self.iterator.get_next()
+        except tf.errors.OutOfRangeError:
+            raise
+        except tf.errors.OpError:  # of a batch whose bad records were left out before
+            self.go_by_records(position)
 
     def go_by_records(self, position: DataPosition) -> None:
         """From the batch at ``position`` on, take what can be read. Raises NoRecords or pristine.NotCopyable."""
@@ -82,6 +87,7 @@ class Feed(DataAdapter):
         self.element_spec: Any = None  # known once the dataset is made
         self.recall = False  # the next step was done before the resume: its results are to be recalled, not repeated
         self.loop: PositionedEpochIterator | None = None  # Keras's loop over this data
+        self.differs: Callable[[], None] = lambda: None  # told when the data found again is not what was read before
         self._adapter: DataAdapter | None = None
         self._fresh = True
         self._given = given  # a PyDataset as the script made it
@@ -172,12 +178,12 @@ class Feed(DataAdapter):
     def find(self, dataset: Any, start: DataPosition) -> Cursor | None:
         """The iterator that was current at ``start``, as far on as it was then."""
         if start.exhausted and not start.step:  # Keras begins the next epoch with a new one
-            for _ in range(start.iterators):
-                iter(dataset)
+            for number in range(1, start.iterators + 1):
+                self._compare(number, iter(dataset))
             self.position.iterators = start.iterators
             return None
-        for _ in range(start.iterators - 1):
-            iter(dataset)
+        for number in range(1, start.iterators):
+            self._compare(number, iter(dataset))
         self.position.iterators = max(start.iterators - 1, 0)
         if not start.iterators:
             return None
@@ -186,12 +192,32 @@ class Feed(DataAdapter):
         for variable, value in zip(self._variables, start.variables, strict=True):
             variable.assign(value)
         cursor = self.open(dataset)
-        with contextlib.suppress(tf.errors.OutOfRangeError):  # of validation data Keras asks once too often
-            for _ in range(start.taken):
-                cursor.next()
+        try:
+            for number in range(start.taken):
+                batch = cursor.next()
+                if number == 0:
+                    self._compare_batch(start.iterators, batch)
+        except tf.errors.OutOfRangeError:
+            pass  # of validation data Keras asks once too often
+        except tf.errors.OpError:  # of a batch whose bad records were left out before
+            cursor.go_by_records(start)
         self.position.taken = start.taken
         self.position.exhausted = start.exhausted
         return cursor
+
+    def _compare(self, number: int, iterator: Any) -> None:
+        """Look whether an earlier iterator gives what it gave; reading ahead in Python code would change what follows."""
+        if self._is_marked(number) and not (self.is_python or self._variables):
+            with contextlib.suppress(tf.errors.OpError, StopIteration):
+                self._compare_batch(number, iterator.get_next())
+
+    def _compare_batch(self, number: int, batch: Any) -> None:
+        if self._is_marked(number) and not is_marked(self.position.mark or {}, batch):
+            self.differs()
+
+    def _is_marked(self, number: int) -> bool:
+        mark = self.position.mark
+        return self.training and mark is not None and mark["iterator"] == number
 
     def _changed(self) -> dict[str, Any]:
         return self._given.changed(self.py_dataset) if self._given is not None else {}

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+#: Which iterator it was that gave a batch first, and the batch's digest: what is found again can be compared.
+Mark = dict[str, Any]
+_LOOKED_AT = 8192  # elements of each tensor
 
 
 @dataclass(kw_only=True)
@@ -19,3 +27,23 @@ class DataPosition:
     random: dict[str, Any] | None = None  # Python's and NumPy's state when the current iterator was made
     variables: list[Any] = field(default_factory=list)  # that the pipeline uses, likewise
     attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began
+    mark: Mark | None = None
+
+
+def mark(position: DataPosition, batch: Any) -> Mark:
+    """The mark that the first batch of the current iterator is."""
+    return {"iterator": position.iterators, "batch": _digest(batch)}
+
+
+def is_marked(mark: Mark, batch: Any) -> bool:
+    """Whether this is the batch that was marked."""
+    return bool(mark["batch"] == _digest(batch))
+
+
+def _digest(batch: Any) -> str:
+    total = hashlib.sha256()
+    for tensor in tf.nest.flatten(batch, expand_composites=True):
+        array = np.asarray(tensor)
+        total.update(repr((array.shape, array.dtype.str)).encode())
+        total.update(array.reshape(-1)[:_LOOKED_AT].tobytes())
+    return total.hexdigest()

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mlflow_resilience.core.failure import classify
+from mlflow_resilience.core.fault import describe
 from mlflow_resilience.core.text import clean
+from mlflow_resilience.recoveries import BUILT_IN
 from mlflow_resilience.training import pristine
 
 _BATCHES = ("BatchDataset", "BatchDatasetV2", "ParallelBatchDataset")
@@ -89,6 +92,8 @@ class Records:
         except StopIteration:
             raise
         except (tf.errors.OpError, ValueError) as error:
+            if not _is_bad(error):
+                raise
             self.bad.append(Bad(self._index, identity, clean(str(error))[:500]))
             record = None
         self._index += 1
@@ -105,6 +110,11 @@ def batch_size(graph: tf.compat.v1.GraphDef, element_spec: Any) -> int:
     """How many records a batch is made of. Raises NoRecords unless the pipeline ends in a batching of plain records."""
     tf.nest.map_structure(_without_batch, element_spec)
     return _cut(graph).size
+
+
+def _is_bad(error: Exception) -> bool:
+    """Whether it is the record, and not the storage or the memory, that is to blame."""
+    return classify(describe(error, phase="data"), BUILT_IN).failure_class == "bad_data"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from mlflow_resilience.core.fault import Phase
 from mlflow_resilience.training import mending
 from mlflow_resilience.training.batches import Cursor, Feed
 from mlflow_resilience.training.boundary import Boundary
+from mlflow_resilience.training.data_position import mark
 from mlflow_resilience.training.microbatch import in_pieces
 from mlflow_resilience.training.records import Bad
 
@@ -125,7 +126,10 @@ class Step:
             raise StopIteration from None
         finally:
             self.data_seconds += time.perf_counter() - started
-        self._around.feed.position.taken += 1
+        position = self._around.feed.position
+        position.taken += 1
+        if position.taken == 1 and batch is not None:
+            position.mark = mark(position, batch)
         if cursor.records is not None and cursor.records.bad:
             bad, cursor.records.bad = cursor.records.bad, []
             self._around.quarantined(bad)

@@ -113,6 +113,13 @@ class KerasTrainer:
         for text in problems:
             self._tell.event("callback_state", text, self.position)
 
+    def data_differs(self) -> None:
+        text = (
+            "the data comes in another order than before: it was read from before this fit, or is not seeded; a seed "
+            "for its shuffle, or a pipeline that only fit reads, repeats itself"
+        )
+        self._ports.journal.append("semantic_change", step=self._position.global_step, text=text)
+
     def traced(self, function: Any) -> None:
         ops = reproducible.stateful_random_ops(function)
         if ops:

@@ -52,3 +52,6 @@ class Watch(Protocol):
 
     def restored(self, problems: list[str]) -> None:
         """A state is whole again, but for ``problems``."""
+
+    def data_differs(self) -> None:
+        """The data found again does not begin with the batch that it began with before."""

@@ -97,9 +97,9 @@ def test_going_back_finds_data_that_was_looked_at_before_the_fit(tmp_path: Path)
 
 @pytest.mark.full
 def test_the_same_command_goes_on_after_a_preemption_in_the_second_fit(tmp_path: Path) -> None:
-    first = resilient(tmp_path, "two_fits.py", "--fault", "term@55", delivery="60")
+    first = resilient(tmp_path, "two_fits.py", "--fault", "term@55", delivery="30")
     assert first.code == 75, first.output
-    again = resilient(tmp_path, "two_fits.py", "--fault", "term@55", delivery="60")
+    again = resilient(tmp_path, "two_fits.py", "--fault", "term@55", delivery="30")
     assert end_of(again) == plain(tmp_path, "two_fits.py")
     assert [entry["step"] for entry in entries(tmp_path, "attempt")] == [55]
     newest, oldest = again.jobs()

@@ -70,7 +70,7 @@ def struck(folder: Path, faults: str, dropout: bool = False, strict: bool = Fals
     return fit(folder, {"x": x, "y": y, "batch_size": BATCH}, faults, policy, dropout=dropout)
 
 
-def files(folder: Path, broken: list[int]) -> Any:
+def files(folder: Path, broken: list[int], faults: str = "none") -> Any:
     """Records from files, of which some are no pictures."""
     keras.utils.set_random_seed(1)
     images = folder / "images"
@@ -87,7 +87,7 @@ def files(folder: Path, broken: list[int]) -> Any:
     paths = sorted(str(path) for path in images.glob("*.png"))
     labels = [number % 3 for number in range(RECORDS)]
     records = tf.data.Dataset.from_tensor_slices((paths, labels)).shuffle(RECORDS)
-    return fit(folder, {"x": records.map(read, num_parallel_calls=2).batch(BATCH).prefetch(2)})
+    return fit(folder, {"x": records.map(read, num_parallel_calls=2).batch(BATCH).prefetch(2)}, faults)
 
 
 def labels(folder: Path, wrong: list[int]) -> Any:
@@ -116,3 +116,12 @@ def away(folder: Path, times: int) -> Any:
         lambda row, label: (tf.ensure_shape(tf.numpy_function(read, [row], tf.float32), (4,)), label)
     )
     return fit(folder, {"x": records.batch(BATCH)})
+
+
+def looked_at(folder: Path, looks: int) -> Any:
+    """A shuffled pipeline that was looked at before training, struck in the second epoch."""
+    keras.utils.set_random_seed(1)
+    records = tf.data.Dataset.from_tensor_slices(arrays()).shuffle(RECORDS).batch(BATCH)
+    for _ in range(looks):
+        next(iter(records))
+    return fit(folder, {"x": records}, "raise@9")

@@ -14,7 +14,7 @@ import keras
 POINTS = ("step 1", "middle of epoch 0", "last step", "epoch end", "middle of epoch 1", "validation")
 WAYS = ("SIGKILL", "exception", "SIGTERM")
 _WITHIN = 3  # steps: with several steps per execution, not each is seen
-_PATIENCE = 5.0  # seconds to wait for the newest checkpoint to be on disk
+_PATIENCE = 30.0  # seconds to wait for the newest checkpoint to be on disk
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ PIPELINES: dict[str, Callable[[], dict[str, Any]]] = {
     "unknown": _unknown,
     "repeated": _repeated,
     "three_steps_per_execution": _slices,
+    "eager": _slices,  # no tracing: for many short trainings in one process
 }
 
 
@@ -130,7 +131,7 @@ class Cooling(keras.callbacks.Callback):
         self.model.optimizer.learning_rate = self.rate / len(self.seen)
 
 
-def model(steps_per_execution: int = 1) -> keras.Model:
+def model(**compiling: Any) -> keras.Model:
     layers = [
         keras.layers.Input((4, 4, 1)),
         keras.layers.Flatten(),
@@ -143,7 +144,7 @@ def model(steps_per_execution: int = 1) -> keras.Model:
         optimizer=keras.optimizers.Adam(0.01),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        steps_per_execution=steps_per_execution,
+        **compiling,
     )
     return made
 
@@ -151,6 +152,6 @@ def model(steps_per_execution: int = 1) -> keras.Model:
 def training(name: str) -> tuple[keras.Model, dict[str, Any]]:
     """The model and the arguments of `fit`, after the seed was set: as a script would make them."""
     keras.utils.set_random_seed(11)
-    made = model(steps_per_execution=3 if name == "three_steps_per_execution" else 1)
+    made = model(steps_per_execution=3 if name == "three_steps_per_execution" else 1, run_eagerly=name == "eager")
     call = {**PIPELINES[name](), "epochs": EPOCHS, "verbose": 0, "callbacks": [Cooling()]}
     return made, call

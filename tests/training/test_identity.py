@@ -29,7 +29,7 @@ NAMES = (
 )
 CELLS = list(itertools.product(NAMES, POINTS, WAYS))
 SEED = int(os.environ.get("MATRIX_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-SAMPLE = 5
+SAMPLE = 3
 _EXITS = {"SIGKILL": [-9, 0], "exception": [0], "SIGTERM": [75, 0]}
 
 
@@ -75,15 +75,16 @@ def left_out(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A training killed in the middle of an epoch, and resumed from its whole state and from incomplete ones."""
     folder = tmp_path_factory.mktemp("killed")
     kill = Kill("middle of epoch 1", "SIGKILL")
-    assert children.run("tests.training.fits:resilient", folder, pipeline="slices", kills=[kill]) == -9
+    assert children.run("tests.training.fits:resilient", folder, pipeline="eager", kills=[kill]) == -9
     again = tmp_path_factory.mktemp("again")
     incomplete = "tests.training.fits:resumed_incompletely"
-    assert children.run(incomplete, again, pipeline="slices", killed=str(folder)) == 0
+    assert children.run(incomplete, again, pipeline="eager", killed=str(folder)) == 0
+    assert starts(again / "whole")[-1] > 10, "the state is to be one in which every piece counts"
     return children.facts(again)
 
 
 def test_the_whole_state_is_enough(reference: Any, left_out: Any) -> None:
-    assert left_out["whole"] == reference("slices")
+    assert left_out["whole"] == reference("eager")
 
 
 @pytest.mark.parametrize(
@@ -91,12 +92,12 @@ def test_the_whole_state_is_enough(reference: Any, left_out: Any) -> None:
 )
 def test_no_piece_of_the_state_can_be_left_out(reference: Any, left_out: Any, piece: str) -> None:
     """The comparison above would notice: each piece changes the result."""
-    assert left_out[piece] != reference("slices")
+    assert left_out[piece] != reference("eager")
 
 
-@pytest.mark.parametrize("pipeline", random.Random(SEED).sample(NAMES, 2))
+@pytest.mark.parametrize("pipeline", random.Random(SEED).sample(NAMES, 1))
 def test_undisturbed_it_is_plain_fit(reference: Any, tmp_path: Path, pipeline: str) -> None:
-    """The fast tier looks at two pipelines; the cells below need the same of theirs."""
+    """The fast tier looks at one pipeline, drawn by MATRIX_SEED; the cells below need the same of theirs."""
     _, ended = train(tmp_path, pipeline, [])
     assert ended == reference(pipeline)
 

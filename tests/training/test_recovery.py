@@ -111,6 +111,19 @@ def test_labels_that_are_no_class_are_found_in_their_batch(tmp_path: Path) -> No
     assert facts["iterations"] == STEPS
 
 
+@pytest.mark.parametrize("looks", [0, 1])
+def test_data_that_cannot_be_found_again_is_never_silent(looks: int, tmp_path: Path) -> None:
+    trained(tmp_path, "looked_at", looks=looks)
+    told = [entry for entry in of(tmp_path, "semantic_change") if "order" in entry["text"]]
+    assert bool(told) == bool(looks)
+
+
+def test_broken_files_stay_out_after_a_resume(tmp_path: Path) -> None:
+    facts = trained(tmp_path, "files", broken=[5, 17], faults="raise@6,raise@11")
+    calm = trained(tmp_path / "calm", "files", broken=[5, 17])
+    assert same(facts, calm)
+
+
 def test_storage_that_comes_back_changes_nothing(tmp_path: Path) -> None:
     calm = trained(tmp_path / "calm", "away", times=0)
     facts = trained(tmp_path / "away", "away", times=2)
