@@ -206,7 +206,7 @@ class Feed(DataAdapter):
         return cursor
 
     def _compare(self, number: int, iterator: Any) -> None:
-        """Look whether an earlier iterator gives what it gave; reading ahead in Python code would change what follows."""
+        """Look whether an earlier iterator gives what it gave. Python code is not asked: it would draw ahead."""
         if self._is_marked(number) and not (self.is_python or self._variables):
             with contextlib.suppress(tf.errors.OpError, StopIteration):
                 self._compare_batch(number, iterator.get_next())
