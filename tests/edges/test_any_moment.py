@@ -23,7 +23,7 @@ from tests.edges.main_job import environ
 RECIPE = Path(__file__).parent / "slow_recipe.py"
 PHASES = ("start", "trace", "data", "step", "validation", "epoch_end")
 HOW = ("kill", "stop", "term", "everything")
-SEED = int(os.environ.get("MLFLOW_RESILIENCE_TEST_SEED", "20261130"))
+SEED = int(os.environ.get("MATRIX_SEED", "20261130"))
 CELLS = [(phase, how) for phase in PHASES for how in HOW]
 SAMPLE = set(random.Random(SEED).sample(CELLS, 2))
 
