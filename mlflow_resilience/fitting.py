@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 
@@ -25,9 +25,10 @@ from mlflow_resilience.fault_plan import PlannedFault
 from mlflow_resilience.fits import Turn, tell_completed
 from mlflow_resilience.job import Job
 from mlflow_resilience.recoveries import known
+from mlflow_resilience.remembering import Remembering
 from mlflow_resilience.resuming import Resuming
 from mlflow_resilience.spool.heartbeat import Heartbeat
-from mlflow_resilience.spool.journal import read
+from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.stop import StopRequests
 from mlflow_resilience.testing import Injector
 from mlflow_resilience.training import build, completed
@@ -91,12 +92,13 @@ def run_fit(
     plan = plan_of(model, call, turn.first_step)
     extent = {"epochs": plan.epochs, "steps_per_epoch": steps_per_epoch(plan)}
     job.journal.append("event", name="fit", attempt=0, step=0, text="", data=extent)
-    judge = Judge(job.journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
+    journal = Remembering(job.journal, (entry for entry, _ in read(job.folder.journal)))
+    judge = Judge(journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
     if again and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
         judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
     folder = turn.checkpoints(job.folder.checkpoints)
-    keeper = _keeper(job, folder, checkpoints, judge)
-    resuming = Resuming(job, keeper, plan, checkpoints.resume, dict(identity or {}), turn)
+    keeper = _keeper(job, folder, checkpoints, judge, journal)
+    resuming = Resuming(replace(job, journal=cast(Journal, journal)), keeper, plan, checkpoints.resume, dict(identity or {}), turn)
     with _surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
         build.build(model, build.element_spec(plan.training))
@@ -106,7 +108,7 @@ def run_fit(
                 tell_completed(job, turn, passed.global_step)
             return Outcome(history=plan.history, step=passed.global_step)
         ports = Ports(
-            journal=job.journal,
+            journal=journal,
             judge=judge,
             keeper=keeper,
             beat=heart.beat,
@@ -174,16 +176,17 @@ def _keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: T
         job.journal.append("event", name="checkpoint_failed", step=trainer.position.global_step, text=text, data={})
 
 
-def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge) -> Keeper:
+def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, journal: Remembering) -> Keeper:
     return Keeper(
         folder,
         job.folder.path / "models",
-        job.journal,
+        journal,
         local=Schedule.parse(checkpoints.local),
         logged=Schedule.parse(checkpoints.every),
         retention=Retention.parse(checkpoints.keep),
         failed=lambda error, position: _tell_unsaved(judge, error, position),
         earlier=(entry for entry, _ in read(job.folder.journal)),
+        changes=journal.changes,
     )
 
 

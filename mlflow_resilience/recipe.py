@@ -44,6 +44,11 @@ class Recipe:
         """UsageError unless ``load_data`` returned a pair."""
         if not isinstance(data, tuple) or len(data) != 2:
             raise UsageError(f"{self.path}: load_data(params) returned {type(data).__name__}, not (train, validation)")
+        if hasattr(data[1], "shape"):
+            raise UsageError(
+                f"{self.path}: load_data(params) returned a pair of arrays, which is read as (train, validation): "
+                "return ((x, y), None) for data without validation"
+            )
 
 
 def check(reference: str) -> Path:

@@ -109,6 +109,8 @@ class Resuming:
                 from_step=step,
                 text=text,
             )
+            for changed, what in state.meta.get("changes", ()):  # by the earlier job: it is in the weights
+                self._job.journal.append("semantic_change", step=min(int(changed), step), text=str(what))
             return state
         self._say("starting at step 0: no checkpoint of the earlier job is intact")
         return None

@@ -153,7 +153,7 @@ def verdict(record: JobRecord) -> Verdict:
     if any(attempt.settings.get("accumulation", 1) != 1 for attempt in record.attempts):
         text = "batches were trained in pieces, which adds the same gradients in another order"
         return Verdict("equal within rounding", f"The same result within rounding: {text}.", (text,))
-    if not record.faults:
+    if not record.faults and record.resumed is None:
         return Verdict("identical", "Nothing went wrong: the result is that of plain fit.")
     return Verdict(
         "identical", "Recovery changed nothing in the result: it is that of an undisturbed run, bit for bit."
@@ -185,14 +185,23 @@ def _unpromised(record: JobRecord) -> str:
     return "even an undisturbed run would not repeat itself" + (f" ({reason})." if reason else ".")
 
 
+def _earlier(record: JobRecord) -> str:
+    """What an earlier job did before this one went on with it."""
+    if record.resumed is None or not record.resumed.get("from_step"):
+        return ""
+    told = next((event.get("data") or {} for event in record.events if event.get("name") == "lineage"), {})
+    faults = int(float(told.get("faults") or 0))
+    return f", from step {record.resumed.get('from_step')} of an earlier job ({count(faults, 'fault')} there)"
+
+
 def headline(record: JobRecord) -> str:
     """Outcome, attempts and faults in one sentence."""
     tries = count(len(record.attempts), "attempt")
     faults = count(len(record.faults), "fault")
     if record.outcome == "clean":
-        return f"Finished without a fault, {record.last_step:,} steps"
+        return f"Finished without a fault, {record.last_step:,} steps{_earlier(record)}"
     if record.outcome == "recovered":
-        return f"Recovered: finished in {tries} after {faults}"
+        return f"Recovered: finished in {tries} after {faults}{_earlier(record)}"
     if record.outcome == "preempted":
         return f"Preempted at step {record.last_step:,}, in {tries}"
     if record.outcome == "failed":

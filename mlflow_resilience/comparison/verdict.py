@@ -89,7 +89,7 @@ def _changed(causes: list[str], metrics: _Metrics) -> Verdict:
     also = ""
     if metrics.beyond:
         also = f" ({_listed(metrics.beyond)})"
-    elif metrics.within:
+    elif metrics.within and not any(cause.startswith("epochs ") for cause in causes):
         also = f" (the final metrics are within noise all the same: {_listed(metrics.within)})"
     return Verdict(CHANGED, f"{CHANGED}, because {'; '.join(causes)}{also}")
 

@@ -14,6 +14,9 @@ _LAST_LINE = re.compile(rf"^(?P<name>{NAME})(?:: (?P<message>.*))?$")
 _PHASES = ("start", "restore", "trace", "data", "step", "callback", "validation", "epoch_end", "checkpoint", "tracking")
 
 
+_OURS = "mlflow-resilience: "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ended:
     """How a worker ended. ``code`` is its exit code, or its signal as a negative number."""
@@ -23,6 +26,12 @@ class Ended:
     kernel_oom: bool = False
     silent_seconds: float | None = None
     beat: Beat | None = None
+
+    @property
+    def complaint(self) -> str:
+        """The line in which a worker of ours said what is wrong with how it was started."""
+        ours = [line for line in self.tail.splitlines() if line.startswith(_OURS)]
+        return ours[-1].removeprefix(_OURS) if ours else ""
 
     def fault(self, last_step: int, last_epoch: int, *, begun: bool) -> Fault:
         """The same as facts to be judged. Where the worker never said how far it was, the journal's word stands;

@@ -138,7 +138,7 @@ class _Supervisor:
         if ended.code == PREEMPTED:
             return _End("preempted", PREEMPTED, text)
         if ended.code == USAGE:
-            return _End("failed", USAGE)
+            return _End("failed", USAGE, ended.complaint)
         if ended.code == NEW_PROCESS and verdict == "continue":
             return _Again(float(decision.get("delay") or 0.0))
         return self._after_death(ended)

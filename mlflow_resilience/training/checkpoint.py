@@ -10,16 +10,17 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 
 from mlflow_resilience.core.fault import Position
 from mlflow_resilience.errors import CheckpointError
 from mlflow_resilience.spool.atomic import sync_folder
+from mlflow_resilience.training import tensor_file
 from mlflow_resilience.training.state import TrainingState
 
 FORMAT = 1
@@ -39,11 +40,18 @@ class Checkpoint:
 
 def digest_of(arrays: dict[str, np.ndarray]) -> str:
     """One digest over the model and optimiser tensors: equal exactly when every bit of them is."""
+    return _combined({name: _digest(array) for name, array in arrays.items() if _counts(name)})
+
+
+def _combined(digests: dict[str, str]) -> str:
     total = hashlib.sha256()
-    for name in sorted(arrays):
-        if name.startswith(("model/", "optimizer/")):
-            total.update(_digest(arrays[name]).encode())
+    for name in sorted(filter(_counts, digests)):
+        total.update(digests[name].encode())
     return total.hexdigest()
+
+
+def _counts(name: str) -> bool:
+    return name.startswith(("model/", "optimizer/"))
 
 
 def write(folder: Path, state: TrainingState) -> Checkpoint:
@@ -55,20 +63,20 @@ def write(folder: Path, state: TrainingState) -> Checkpoint:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        size = _write_files(temporary, arrays, state.meta)
+        size, digests = _write_files(temporary, arrays, state.meta)
         _put_in_place(temporary, final)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         recover(folder)
         raise
-    return Checkpoint(path=final, position=position, digest=digest_of(arrays), bytes=size)
+    return Checkpoint(path=final, position=position, digest=_combined(digests), bytes=size)
 
 
 def read(path: Path) -> TrainingState:
     """Read a checkpoint and check every tensor. Raises CheckpointError when anything is missing or damaged."""
     meta = _read_meta(path)
     try:
-        arrays = safetensors.numpy.load((path / _TENSORS).read_bytes())
+        arrays = tensor_file.read((path / _TENSORS).read_bytes())
     except Exception as error:
         raise CheckpointError(f"{path / _TENSORS} cannot be read ({error})") from error
     for name, wanted in meta["digests"].items():
@@ -150,30 +158,32 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _write_files(folder: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> int:
+def _write_files(folder: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[int, dict[str, str]]:
     # safetensors knows no bfloat16 of NumPy's: such arrays travel as bytes of the same width.
     plain = {
         name: value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
         for name, value in arrays.items()
     }
-    size = _write(folder / _TENSORS, safetensors.numpy.save(plain))
+    digests = {name: _digest(value) for name, value in plain.items()}
+    size = _write(folder / _TENSORS, tensor_file.parts(plain))
     document = {
         "format": FORMAT,
-        "digests": {name: _digest(value) for name, value in plain.items()},
+        "digests": digests,
         "dtypes": {name: str(value.dtype) for name, value in arrays.items() if value.dtype.isbuiltin != 1},
         "state": meta,
     }
-    size += _write(folder / _STATE, json.dumps(document).encode())
+    size += _write(folder / _STATE, [json.dumps(document).encode()])
     sync_folder(folder)
-    return size
+    return size, digests
 
 
-def _write(path: Path, data: bytes) -> int:
+def _write(path: Path, parts: Sequence[bytes | memoryview]) -> int:
     with open(path, "wb") as file:
-        file.write(data)
+        for part in parts:
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
-    return len(data)
+    return sum(map(len, parts))
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -189,4 +199,4 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.asarray(array, order="C").reshape(-1).view(np.uint8).data).hexdigest()
+    return hashlib.sha256(tensor_file.memory_of(array)).hexdigest()

@@ -28,7 +28,8 @@ class Keeper:
     """The checkpoints of one `fit`. ``local`` is the schedule of the disk, ``logged`` that of logged models.
 
     ``failed(error, position)`` is told of writes that failed, on the thread that trains. ``earlier`` are the job's
-    journal entries so far: models that an earlier process logged count for what is to be kept.
+    journal entries so far: models that an earlier process logged count for what is to be kept. ``changes()`` are the
+    changes in the result so far: they go with the state, whoever goes on from it.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Keeper:
         retention: Retention,
         failed: Callable[[Exception, Position], None],
         earlier: Iterable[Mapping[str, Any]] = (),
+        changes: Callable[[], list[list[Any]]] = list,
     ) -> None:
         self._folder, self._models, self._journal = folder, models, journal
         self._local, self._logged, self._retention = local, logged, retention
         self._exporter: Exporter | None = None
         self._failed = failed
+        self._changes = changes
         self._failures: queue.SimpleQueue[tuple[Exception, Position]] = queue.SimpleQueue()
         self._saver = Saver(folder, self._saved, self._not_saved)
         self._shelf = Shelf(folder, self._say)
@@ -87,7 +90,7 @@ class Keeper:
         state = capture()
         position = Position(**state.meta["position"])
         publish = self._is_due("logged", position, epoch_end)
-        state.meta.update(attempt=attempt, metrics=logs)
+        state.meta.update(attempt=attempt, metrics=logs, changes=self._changes())
         self._saver.save(Request(state=state, publish=publish, stall=time.perf_counter() - started))
         for tier in ("local", "logged") if publish else ("local",):
             self._at[tier] = (position, time.monotonic())
@@ -96,7 +99,7 @@ class Keeper:
         """Save the state at this boundary, and log it; returns when it is on disk."""
         self._saver.wait()
         state = capture()
-        state.meta.update(attempt=attempt, metrics=state.meta["logs"])
+        state.meta.update(attempt=attempt, metrics=state.meta["logs"], changes=self._changes())
         self._saver.save(Request(state=state, publish=True, stall=0.0))
         self.wait()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
 import threading
 import time
@@ -12,6 +14,8 @@ from pathlib import Path
 from mlflow_resilience.training import checkpoint
 from mlflow_resilience.training.checkpoint import Checkpoint
 from mlflow_resilience.training.state import TrainingState, finite
+
+_NICE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,8 @@ class Saver:
             self._thread = None
 
     def _run(self) -> None:
+        with contextlib.suppress(OSError):  # the threads that train come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while (request := self._queue.get()) is not None:
             try:
                 self._write(request)

@@ -53,11 +53,11 @@ class Shelf:
     def handling(self, name: str) -> Iterator[None]:
         """Should the process end in here, the next one will know that this checkpoint was in its hands."""
         before = self._tries()
-        atomic.write_json(self._folder / _TRIES, {**before, name: before.get(name, 0) + 1})
+        self._note({**before, name: before.get(name, 0) + 1})
         try:
             yield
         finally:
-            atomic.write_json(self._folder / _TRIES, before)
+            self._note(before)
 
     def tidy(self, retention: Retention, newest: Path) -> None:
         """Delete what is not to be kept."""
@@ -89,6 +89,10 @@ class Shelf:
             except CheckpointError:
                 return Kept(name=str(path), position=checkpoint.named_position(path), intact=False)
         return self._known[path]
+
+    def _note(self, tries: dict[str, int]) -> None:
+        with contextlib.suppress(OSError):  # a full disk does not keep a job from resuming
+            atomic.write_json(self._folder / _TRIES, tries)
 
     def _tries(self) -> dict[str, int]:
         found = atomic.read_json(self._folder / _TRIES)

@@ -176,7 +176,10 @@ class KerasTrainer:
         if attempt.phase == "validation":
             return
         keeper = self._ports.keeper
-        if keeper.due(attempt.position, epoch_end=epoch_end):
+        last = epoch_end and attempt.position.epoch >= self._plan.epochs  # a longer job will go on from it
+        if last:
+            keeper.wait()
+        if last or keeper.due(attempt.position, epoch_end=epoch_end):
             before = self._ports.stopwatch.switch("save_stall")
             self._tell.points()  # a checkpoint covers points that are in the journal
             logs = self.last_metrics if epoch_end else attempt.logs
