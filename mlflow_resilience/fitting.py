@@ -98,7 +98,9 @@ def run_fit(
         judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
     folder = turn.checkpoints(job.folder.checkpoints)
     keeper = _keeper(job, folder, checkpoints, judge, journal)
-    resuming = Resuming(replace(job, journal=cast(Journal, journal)), keeper, plan, checkpoints.resume, dict(identity or {}), turn)
+    resuming = Resuming(
+        replace(job, journal=cast(Journal, journal)), keeper, plan, checkpoints.resume, dict(identity or {}), turn
+    )
     with _surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
         build.build(model, build.element_spec(plan.training))

