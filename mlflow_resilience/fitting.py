@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from mlflow_resilience.core.fault import Position, describe
 from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
 from mlflow_resilience.core.policy import Policy
+from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.core.schedule import Retention, Schedule
 from mlflow_resilience.errors import CheckpointError, Preempted
 from mlflow_resilience.fault_plan import PlannedFault
@@ -230,7 +232,9 @@ def _tell_unsaved(judge: Judge, error: Exception, position: Position) -> None:
 
 def _leave_from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: str) -> None:
     """Training stands still while it waits for data: save the last boundary from here, and end the process."""
+    trainer.gate.acquire()  # and held: no step may begin while its state is taken, nor after
     if not trainer.stands_at_boundary:
+        trainer.gate.release()
         return
     decision = judge.judge(trainer.describe(Preempted(signal)), trainer.capabilities)
     trainer.save_and_leave()
@@ -247,7 +251,13 @@ def _log_final_model(job: Job, trainer: KerasTrainer, judge: Judge) -> None:
         return
     local_id = uuid.uuid4().hex[:16]
     folder = job.folder.path / "models" / local_id
-    exporter.write_final(folder, trainer.model)
+    try:
+        exporter.write_final(folder, trainer.model)
+    except Exception as error:  # the training itself has gone well, and its last checkpoint is on disk
+        shutil.rmtree(folder, ignore_errors=True)
+        text = f"the finished model could not be logged: {type(error).__name__}: {error}"
+        job.journal.append("event", name="model_failed", step=trainer.position.global_step, text=redact(text), data={})
+        return
     outcome = "recovered" if judge.log.faults else "clean"
     job.journal.append(
         "model",

@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.spool.codec import FORMAT, Entry
 from mlflow_resilience.spool.record import FaultRecord, JobRecord
 from mlflow_resilience.spool.summary import decision_line, fault_line
@@ -34,7 +35,16 @@ def event_line(entry: Entry) -> str | None:
     """One line of ``events.jsonl``; None for entries that are no events."""
     if entry.get("kind") in NOT_EVENTS:
         return None
-    return json.dumps(strict({"format": FORMAT, **entry}), ensure_ascii=False)
+    return json.dumps(_redacted(strict({"format": FORMAT, **entry})), ensure_ascii=False)
+
+
+def _redacted(value: Any) -> Any:
+    """Without the secrets that a command line or a tracking URI may hold."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def quarantine_line(entry: Entry) -> str | None:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from mlflow_resilience.core.redaction import redact
+
 METRICS_A_BATCH = 1000
 ITEMS_A_BATCH = 100
 KEY, PARAM, TAG = 250, 6000, 8000
@@ -30,8 +32,8 @@ def key(name: Any) -> str:
 
 
 def value(text: Any, most: int) -> tuple[str, bool]:
-    """The value as text, cut where it is over-long; and whether it was."""
-    whole = text if isinstance(text, str) else ("" if text is None else str(text))
+    """The value as text without secrets, cut where it is over-long; and whether it was."""
+    whole = redact(text if isinstance(text, str) else ("" if text is None else str(text)))
     whole = whole.encode("utf-8", "replace").decode().replace("\x00", "")
     if len(whole) <= most:
         return whole, False

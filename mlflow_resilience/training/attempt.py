@@ -111,10 +111,10 @@ class Attempt:
     # -- where training stands: called by the step and the callbacks -------------------------------------------------
 
     def enter(self, phase: Phase) -> None:
+        self.watch.entered(phase, self.position)  # may hold us back for good: until then this is the boundary
         self.phase = phase
         if phase in ("step", "trace"):
             self.at_boundary = False
-        self.watch.entered(phase, self.position)
 
     def next_step(self) -> int:
         return self.position.global_step + 1

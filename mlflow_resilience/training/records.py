@@ -7,6 +7,7 @@ pipeline itself began, and the same shuffles give the same order.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from mlflow_resilience.core.failure import classify
 from mlflow_resilience.core.fault import describe
+from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.core.text import clean
 from mlflow_resilience.recoveries import BUILT_IN
 from mlflow_resilience.training import pristine
@@ -38,7 +40,7 @@ class Bad:
     error: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"index": self.index, "record": self.identity, "error": self.error}
+        return {"index": self.index, "record": redact(self.identity), "error": redact(self.error)}
 
 
 class Records:
@@ -57,8 +59,9 @@ class Records:
         self._sources = _opened(graph, cut.sources, _spec_of(graph, cut.sources), iterators)
         self._index = 0
         self.bad: list[Bad] = []
-        for _ in range(taken * self._size):
-            self._one()
+        with contextlib.suppress(StopIteration):  # the epoch's last batch may be smaller
+            for _ in range(taken * self._size):
+                self._one()
         self.bad = []
 
     @property

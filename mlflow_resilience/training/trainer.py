@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -59,6 +60,7 @@ class KerasTrainer:
         self._furthest = 0
         self._resumed = False
         self._phase: Phase = "start"
+        self.gate = threading.Lock()  # whoever holds it keeps the next step from beginning
 
     # -- the loop's port ---------------------------------------------------------------------------------------------
 
@@ -126,7 +128,8 @@ class KerasTrainer:
             self._tell.inexact(ops, self._position, resumed=self._resumed)
 
     def entered(self, phase: Phase, position: Position) -> None:
-        self._enter(phase, position)
+        with self.gate:
+            self._enter(phase, position)
         watch = self._ports.stopwatch
         if phase == "data":
             watch.switch("data_wait")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_resilience.spool.codec import encode
+from mlflow_resilience.tracking import documents, limits
 from mlflow_resilience.tracking.operations import (
     EndRun,
     LogMetrics,
@@ -214,3 +216,12 @@ def test_coalescing_keeps_order() -> None:
         opening,
         SetTags("job", {"a": 4}),
     ]
+
+
+def test_secrets_of_a_command_line_and_a_store_stay_out() -> None:
+    entry = {"kind": "job", "tracking_uri": "https://user:hunter2hunter2@host/x", "command": ["x", "ghp_" + "a" * 36]}
+    line = documents.event_line(entry)
+    assert line is not None
+    assert "hunter2" not in line and "ghp_" not in line
+    assert json.loads(line)["kind"] == "job"
+    assert "hunter2" not in limits.value("https://user:hunter2hunter2@host/x", limits.PARAM)[0]

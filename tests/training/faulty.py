@@ -14,6 +14,7 @@ from mlflow_resilience import testing
 from mlflow_resilience.core.backoff import Backoff
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.fitting import Checkpoints, run_fit
+from mlflow_resilience.training.records import Records
 from tests.training.fits import job_in
 
 RECORDS, BATCH, EPOCHS = 48, 8, 2
@@ -125,3 +126,13 @@ def looked_at(folder: Path, looks: int) -> Any:
     for _ in range(looks):
         next(iter(records))
     return fit(folder, {"x": records}, "raise@9")
+
+
+def past_the_end(folder: Path) -> Any:
+    """Record by record from the end of an epoch whose last batch was smaller."""
+    records = Records(tf.data.Dataset.range(10).batch(4), iterators=1, taken=3)
+    try:
+        records.next_batch()
+    except StopIteration:
+        return "ended"
+    return "went on"

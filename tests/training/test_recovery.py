@@ -130,3 +130,7 @@ def test_storage_that_comes_back_changes_nothing(tmp_path: Path) -> None:
     assert same(facts, calm)
     assert {fault["failure_class"] for fault in of(tmp_path / "away", "fault")} == {"transient_io"}
     assert of(tmp_path / "away", "semantic_change") == []
+
+
+def test_record_by_record_an_epoch_ends_where_it_ends(tmp_path: Path) -> None:
+    assert trained(tmp_path, "past_the_end") == "ended"
