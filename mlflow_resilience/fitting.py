@@ -14,6 +14,7 @@ from typing import Any, cast
 import keras
 
 from mlflow_resilience import telemetry
+from mlflow_resilience.change_log import ChangeLog
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Position, describe
@@ -27,7 +28,6 @@ from mlflow_resilience.fault_plan import PlannedFault
 from mlflow_resilience.fits import Turn, tell_completed
 from mlflow_resilience.job import Job
 from mlflow_resilience.recoveries import known
-from mlflow_resilience.remembering import Remembering
 from mlflow_resilience.resuming import Resuming
 from mlflow_resilience.spool.heartbeat import Heartbeat
 from mlflow_resilience.spool.journal import Journal, read
@@ -94,7 +94,7 @@ def run_fit(
     plan = plan_of(model, call, turn.first_step)
     extent = {"epochs": plan.epochs, "steps_per_epoch": steps_per_epoch(plan)}
     job.journal.append("event", name="fit", attempt=0, step=0, text="", data=extent)
-    journal = Remembering(job.journal, (entry for entry, _ in read(job.folder.journal)))
+    journal = ChangeLog(job.journal, (entry for entry, _ in read(job.folder.journal)))
     judge = Judge(journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
     if again and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
         judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
@@ -180,7 +180,7 @@ def _keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: T
         job.journal.append("event", name="checkpoint_failed", step=trainer.position.global_step, text=text, data={})
 
 
-def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, journal: Remembering) -> Keeper:
+def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, journal: ChangeLog) -> Keeper:
     return Keeper(
         folder,
         job.folder.path / "models",

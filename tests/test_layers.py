@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 GROUND = {"errors", "core", "spool", "recoveries", "fault_plan", "parameters", "recipe", "summary", "explain"}
 
 #: The composition root and its pieces: they put the parts together for one process that trains.
-ROOT_PARTS = ("api", "child", "fits", "job", "worker", "fitting", "resuming", "remembering", "stop")
+ROOT_PARTS = ("api", "child", "fits", "job", "worker", "fitting", "resuming", "change_log", "stop")
 
 #: What each part may import of the package besides itself. A part that is missing here fails the test.
 MAY_IMPORT: dict[str, set[str]] = {

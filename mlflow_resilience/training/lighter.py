@@ -7,6 +7,7 @@ is left alone.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.training import pristine
+from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.records import NoRecords, batch_size
 
 #: The input of each op that says how many elements it holds ready or makes at a time.
@@ -23,6 +25,17 @@ _AMOUNTS = {
     "ParallelInterleaveDatasetV4": -1,
     "ParallelBatchDataset": 2,
 }
+
+
+def plan(given: Plan, settings: Settings) -> tuple[Plan, str | None]:
+    """The plan with data that needs less memory, and why a part of it does not."""
+    why = None
+    try:
+        train = training(given.training, settings)
+    except pristine.NotCopyable as error:
+        train, why = given.training, f"prefetch and parallelism stay as they are: {error}"
+    held_out = validation(given.validation, settings) if given.validation else None
+    return replace(given, training=train, validation=held_out), why
 
 
 def training(arguments: dict[str, Any], settings: Settings) -> dict[str, Any]:

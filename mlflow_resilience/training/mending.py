@@ -11,7 +11,7 @@ from mlflow_resilience.core.action import Action, Quarantine
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.text import clean
 from mlflow_resilience.training import pristine
-from mlflow_resilience.training.batches import Cursor
+from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import DataPosition
 from mlflow_resilience.training.records import Bad, NoRecords, batch_size
 

@@ -16,8 +16,9 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase
 from mlflow_resilience.training import mending
-from mlflow_resilience.training.batches import Cursor, Feed
+from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.boundary import Boundary
+from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import mark
 from mlflow_resilience.training.microbatch import in_pieces
 from mlflow_resilience.training.records import Bad

@@ -10,6 +10,7 @@ import keras
 from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.fault import Position
 from mlflow_resilience.core.judge import Journal, Judge
+from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.training import changes
 from mlflow_resilience.training.points import Points
 from mlflow_resilience.training.records import Bad
@@ -55,7 +56,7 @@ class Telling:
     def quarantined(self, bad: list[Bad], step: int) -> None:
         """These records are left out of the batch of ``step``."""
         records = [record.to_dict() for record in bad]
-        text = f"left out at step {step}: {', '.join(record.identity for record in bad)}"
+        text = redact(f"left out at step {step}: {', '.join(record.identity for record in bad)}")
         entry = {"name": "quarantine", "attempt": self._attempt, "step": step, "text": text}
         self._journal.append("event", durable=True, **entry, data={"records": records})
         self._judge.log.add({"kind": "event", **entry, "data": {"records": records}})

@@ -87,7 +87,9 @@ class KerasTrainer:
 
     def attempt(self) -> keras.callbacks.History:
         settings = self._ports.judge.settings
-        plan = self._lighter(dataclasses.replace(self._plan, resume=self._resume), settings)
+        plan, heavy = lighter.plan(dataclasses.replace(self._plan, resume=self._resume), settings)
+        if heavy is not None:
+            self._tell.event("not_lighter", heavy, self._position)
         held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
         self._tell.settings = held
         self._tell.changes(settings, self._position.global_step)
@@ -265,15 +267,6 @@ class KerasTrainer:
             plan.validation = batches.renewed(plan.validation) if plan.validation else None
         except pristine.NotCopyable as error:
             self._tell.semantic_change(f"the data after the roll-back comes in another order: {error}", step)
-
-    def _lighter(self, plan: Plan, settings: Settings) -> Plan:
-        try:
-            training = lighter.training(plan.training, settings)
-        except pristine.NotCopyable as error:
-            training = plan.training
-            self._tell.event("not_lighter", f"prefetch and parallelism stay as they are: {error}", self.position)
-        validation = lighter.validation(plan.validation, settings) if plan.validation else None
-        return dataclasses.replace(plan, training=training, validation=validation)
 
     def _capabilities(self, *, in_place: bool) -> Capabilities:
         return Capabilities(

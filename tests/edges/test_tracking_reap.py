@@ -14,27 +14,6 @@ from tests.edges import tracking_tools as tools
 from tests.edges.tracking_tools import ENVIRON, Job, start_owner, until
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
-
-
-@pytest.fixture(scope="module")
-def database(place: Path, client: Any) -> Path:
-    return place / "mlflow.db"
-
-
-@pytest.fixture(scope="module")
-def client(place: Path) -> Any:
-    """One store for all these jobs, made before they begin."""
-    import mlflow
-
-    mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
-    client = mlflow.MlflowClient()
-    client.create_experiment("test", artifact_location=str(place / "artifacts"))
-    return client
-
-
 def test_reap(database: Path, place: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dead owners' runs are closed, local and foreign; living ones, and those never ours, stay."""
     for name, value in ENVIRON.items():

@@ -15,27 +15,6 @@ from tests.edges import tracking_tools as tools
 from tests.edges.tracking_tools import Job, start_owner, until
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
-
-
-@pytest.fixture(scope="module")
-def database(place: Path, client: Any) -> Path:
-    return place / "mlflow.db"
-
-
-@pytest.fixture(scope="module")
-def client(place: Path) -> Any:
-    """One store for all these jobs, made before they begin."""
-    import mlflow
-
-    mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
-    client = mlflow.MlflowClient()
-    client.create_experiment("test", artifact_location=str(place / "artifacts"))
-    return client
-
-
 def test_an_owner_that_dies_without_a_word(database: Path, place: Path) -> None:
     """Heartbeats while it lives; then its runs are closed as FAILED, the points after its last checkpoint written."""
     job = Job(place / "dead", f"sqlite:///{database}", owned=False)

@@ -8,7 +8,7 @@ from typing import Any
 from mlflow_resilience.spool.journal import Journal
 
 
-class Remembering:
+class ChangeLog:
     """Passes everything on. What is beyond a roll-back is undone, and forgotten."""
 
     def __init__(self, journal: Journal, entries: Iterable[Mapping[str, Any]]) -> None:
