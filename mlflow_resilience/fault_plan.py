@@ -12,7 +12,6 @@ KINDS = (
     "host_oom",
     "nan",
     "spike",
-    "corrupt_record",
     "raise",
     "bug",
     "kill",
@@ -20,9 +19,6 @@ KINDS = (
     "term",
     "hang",
     "slow_data",
-    "disk_full",
-    "torn_checkpoint",
-    "tracking_down",
 )
 
 _SPEC = re.compile(r"(?P<kind>[a-z_]+)@(?P<step>[0-9]+)(?:x(?P<times>[0-9]+))?")

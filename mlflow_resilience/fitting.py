@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -237,7 +238,10 @@ def _leave_from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: s
         trainer.gate.release()
         return
     decision = judge.judge(trainer.describe(Preempted(signal)), trainer.capabilities)
-    trainer.save_and_leave()
+    try:
+        trainer.save_and_leave()
+    except Exception:  # the last checkpoint stands; to stay here would leave training waiting for good
+        traceback.print_exc()
     if not job.supervised:
         end = {"outcome": "preempted", "exit_code": PREEMPTED, "text": decision.text}
         job.journal.append("job_ended", durable=True, owner_gone=True, **end)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mlflow_resilience.errors import UsageError
 from mlflow_resilience.fault_plan import PlannedFault, parse
 
 __all__ = ["Injector", "PlannedFault", "faults", "parse", "planned"]
@@ -34,7 +33,7 @@ _planned: tuple[PlannedFault, ...] = ()
 def faults(plan: str) -> Iterator[None]:
     """Let every `fit` inside suffer the faults of ``plan`` (``KIND@STEP[xTIMES][,...]``). Raises UsageError."""
     global _planned
-    before, _planned = _planned, _supported(parse(plan))
+    before, _planned = _planned, parse(plan)
     try:
         yield
     finally:
@@ -56,7 +55,7 @@ class Injector:
         struck: Callable[[], Counter[str]],
         told: Callable[[PlannedFault], None],
     ) -> None:
-        self._plan = _supported(plan)
+        self._plan = plan
         self._ask_struck = struck
         self._struck: Counter[str] | None = None
         self._told = told
@@ -73,13 +72,6 @@ class Injector:
                 self._told(fault)
                 batch = _STRIKES[fault.kind](batch)
         return batch
-
-
-def _supported(plan: tuple[PlannedFault, ...]) -> tuple[PlannedFault, ...]:
-    for fault in plan:
-        if fault.kind not in _STRIKES:
-            raise UsageError(f"fault={fault}: {fault.kind!r} cannot be made yet; can be: {', '.join(sorted(_STRIKES))}")
-    return plan
 
 
 def _raise(batch: Any) -> Any:

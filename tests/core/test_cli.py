@@ -208,3 +208,9 @@ def test_parameters_survive_the_journal() -> None:
     assert parameters.for_recipe() == {"epochs": 3, "batch_size": 32, "learning_rate": 0.002, "seed": 0}
     with pytest.raises(UsageError, match="unknown parameter momentum"):
         Parameters.from_text({"momentum": "1"})
+
+
+def test_every_fault_that_can_be_asked_for_can_be_made() -> None:
+    from mlflow_resilience import testing
+
+    assert set(testing._STRIKES) == set(KINDS)
