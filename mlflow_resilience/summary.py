@@ -220,7 +220,7 @@ def final_metrics(record: JobRecord) -> dict[str, tuple[int, float]]:
 
 def summary_lines(record: JobRecord) -> list[str]:
     """Five plain lines: outcome, faults, result, cost, last metrics. Safe to print as they are."""
-    where = [fault.failure_class + ("" if fault.step is None else f" at step {fault.step}") for fault in record.faults]
+    where = [f"{fault.failure_class} {fault.place}".rstrip() for fault in record.faults]
     shown = ", ".join(where[:6]) + (f" and {len(where) - 6} more" if len(where) > 6 else "")
     share = goodput(record)
     spent = f"{count(lost_steps(record), 'step')} lost" + ("" if share is None else f", goodput {share:.0%}")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from mlflow_resilience.core.attempt import AttemptLog, Settings
 from mlflow_resilience.core.capability import Capabilities
-from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.decision import Decision, where
 from mlflow_resilience.core.failure import Recovery, classify
 from mlflow_resilience.core.fault import Fault, Position
 from mlflow_resilience.core.policy import Policy, decide
@@ -134,6 +134,7 @@ class Judge:
             number=number,
             in_place=decision.resumption == "in_place" and not decision.opens_attempt,
             fault=fault.to_dict(),
+            where=where(fault).strip(),
             failure_class=recovery.failure_class,
             failure_domain=recovery.domain,
             hint=recovery.hint,

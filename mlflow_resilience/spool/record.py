@@ -25,6 +25,12 @@ class FaultRecord:
     memory: dict[str, Any] = field(default_factory=dict)
     in_place: bool = False
     decision: Entry | None = None
+    where: str = ""  # in the words of its decision
+
+    @property
+    def place(self) -> str:
+        """Where it happened, in words: its judge's, else as far as its position tells; empty where nothing is known."""
+        return self.where or ("" if self.step is None else f"at step {self.step}")
 
     @property
     def step(self) -> int | None:
@@ -201,6 +207,7 @@ class JobRecord:
             hint=str(entry.get("hint") or ""),
             memory=dict(entry.get("memory") or {}),
             in_place=bool(entry.get("in_place")),
+            where=str(entry.get("where") or ""),
         )
         self.faults.append(fault)
         self.attempt(fault.attempt).faults.append(fault)

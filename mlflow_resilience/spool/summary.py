@@ -6,14 +6,13 @@ from mlflow_resilience.spool.record import AttemptRecord, FaultRecord, JobRecord
 
 
 def fault_line(fault: FaultRecord) -> str:
-    """What and where: ``host_oom (ResourceExhaustedError) at step 100, epoch 2, in step``."""
-    position = fault.fault.get("position") or {}
-    parts = [f"{fault.failure_class} ({fault.fault.get('exception', 'unknown')})"]
-    if fault.step is not None:
-        parts.append(f"at step {fault.step}, epoch {position.get('epoch', 0)}")
-    if (phase := fault.fault.get("phase", "unknown")) != "unknown":
-        parts.append(f"in {phase}")
-    return " ".join(parts)
+    """What and where: ``host_oom (ResourceExhaustedError) in step 100 (epoch 3)``."""
+    parts = [f"{fault.failure_class} ({fault.fault.get('exception', 'unknown')})", fault.place]
+    if not fault.where:
+        position, phase = fault.fault.get("position") or {}, fault.fault.get("phase", "unknown")
+        parts[1] += f", epoch {position.get('epoch', 0)}" if parts[1] else ""
+        parts += [f"in {phase}"] if phase != "unknown" else []
+    return " ".join(part for part in parts if part)
 
 
 def decision_line(fault: FaultRecord) -> str:
@@ -31,7 +30,8 @@ def attempt_line(attempt: AttemptRecord) -> str:
     """The value of ``resilience.attempt.N``: failure class, where, decision, basis."""
     fault = attempt.fault
     if fault is not None:
-        return "; ".join(part for part in (fault_line(fault), decision_line(fault)) if part)
+        line, decided = fault_line(fault), decision_line(fault)
+        return decided if decided.startswith(line) else "; ".join(part for part in (line, decided) if part)
     ends = {"FINISHED": "finished", "KILLED": "preempted", "FAILED": "failed", None: "running"}
     return f"{ends.get(attempt.status, attempt.status)}, from step {attempt.step} to step {attempt.last_step}"
 

@@ -164,3 +164,16 @@ def test_read(tmp_path: Path) -> None:
     record = JobRecord.read(tmp_path / "journal")
     assert (record.job_id, record.outcome, record.attempts[0].number) == ("j", "running", 1)
     assert decision_line(record.faults[0]) == "continue: retry"
+
+
+def test_a_fault_is_placed_in_the_words_of_its_decision() -> None:
+    record = JobRecord()
+    text = (
+        "unknown (RuntimeError) in step 60 (epoch 2): back to the last checkpoint, because it is the first of its class"
+    )
+    fault = {"exception": "RuntimeError", "position": {"global_step": 59, "epoch": 1}, "phase": "step"}
+    record.add({"kind": "attempt", "attempt": 1, "step": 0})
+    where = "in step 60 (epoch 2)"
+    record.add({"kind": "fault", "attempt": 1, "number": 1, "fault": fault, "failure_class": "unknown", "where": where})
+    record.add({"kind": "decision", "attempt": 1, "number": 1, "text": text, "basis": "first"})
+    assert attempt_line(record.attempts[0]) == text
