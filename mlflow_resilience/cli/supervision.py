@@ -135,7 +135,7 @@ def _limits(opts: Options) -> Any:
         return Limits(enabled=opts.hangs)
     first = ("start", "restore", "trace")
     floors = {phase: floor if phase in first else opts.hang_seconds for phase, floor in FLOORS.items()}
-    return Limits(enabled=opts.hangs, floors=floors)
+    return Limits(enabled=opts.hangs, floors=floors, halted_seconds=opts.hang_seconds)
 
 
 def package_path() -> dict[str, str]:

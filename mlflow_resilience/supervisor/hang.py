@@ -25,11 +25,13 @@ FLOORS: Mapping[str, float] = {
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """``factor`` times the longest silence seen in a phase is no hang, nor what is below the phase's floor. What is
-    done for the first time (tracing, compiling, filling buffers) has the floor ``first_seconds``."""
+    done for the first time (tracing, compiling, filling buffers) has the floor ``first_seconds``. A process that is
+    halted (SIGSTOP) does nothing in any phase: ``halted_seconds`` of that are a hang."""
 
     floors: Mapping[str, float] = field(default_factory=lambda: FLOORS)
     factor: float = 20.0
     first_seconds: float = 600.0
+    halted_seconds: float = 30.0
     enabled: bool = True
 
     def of(self, phase: str, longest: float | None) -> float | None:
@@ -77,15 +79,18 @@ class HangWatch:
         self._raw = b""
         self._changed = 0.0
         self._seen = 0.0
+        self._halted = 0.0
         self.beat: Beat | None = None
 
     def begin(self, raw: bytes, now: float) -> None:
         """A new worker starts; ``raw`` is what an earlier one left in the file."""
         self._raw, self._changed, self._seen, self.beat = raw, now, now, None
+        self._halted = 0.0
 
-    def see(self, raw: bytes, now: float) -> float | None:
-        """Take in the file's content; the seconds of silence when they are a hang."""
+    def see(self, raw: bytes, now: float, *, halted: bool = False) -> float | None:
+        """Take in the file's content, and whether the worker is halted; the seconds of silence when they are a hang."""
         asleep = now - self._seen
+        self._halted = self._halted + min(asleep, 1.0) if halted else 0.0
         self._seen = now
         if asleep > 5.0:  # we were not running ourselves (a suspended machine, a stopped session)
             self._changed += asleep
@@ -93,6 +98,8 @@ class HangWatch:
             self._learn(now)
             self._raw, self._changed = raw, now
             self.beat = parse_beat(raw) or self.beat
+        if self._limits.enabled and self._halted > self._limits.halted_seconds:
+            return self._halted
         if self.beat is None:
             return None
         silent = now - self._changed

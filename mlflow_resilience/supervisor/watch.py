@@ -51,7 +51,8 @@ class Watch:
 
     def _look(self) -> None:
         job = self._job
-        silent = job.hangs.see(read_beat(job.folder.heartbeat), time.monotonic())
+        halted = kernel.is_stopped(self._trainer() or self._worker.pid)
+        silent = job.hangs.see(read_beat(job.folder.heartbeat), time.monotonic(), halted=halted)
         if job.hangs.beat is not None:
             job.view.beat(job.hangs.beat.phase, job.hangs.beat.step)
         if job.at_once or job.refusal is not None:

@@ -53,6 +53,16 @@ def test_the_time_in_which_we_did_not_run_ourselves_does_not_count() -> None:
     assert watch.see(raw(1), now=3601.5) == pytest.approx(1.5)
 
 
+def test_a_halted_worker_is_a_hang_in_any_phase() -> None:
+    watch = HangWatch(Limits(first_seconds=600.0, halted_seconds=3.0))
+    watch.begin(b"", now=0.0)
+    for now in range(1, 4):
+        assert watch.see(b"", now=float(now), halted=True) is None
+    assert watch.see(b"", now=4.0, halted=True) == pytest.approx(4.0)
+    assert watch.see(b"", now=5.0) is None, "it goes on"
+    assert watch.see(b"", now=6.0, halted=True) is None
+
+
 def test_a_new_worker_keeps_what_was_learned() -> None:
     watch = HangWatch(Limits(floors={"step": 1.0}, factor=2.0, first_seconds=50.0))
     watch.begin(b"", now=0.0)

@@ -13,6 +13,7 @@ from tests.core.supervised import eventually, supervised
 
 SAVES = """
 def save(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as our workers do: what follows at once is the same request
     checkpoint(3); end("KILLED", 3); sys.exit(75)
 signal.signal(signal.SIGTERM, save)
 begin(); park()

@@ -135,7 +135,8 @@ def test_the_jobs_folder_is_removed(database: Path, place: Path) -> None:
     run_id = job.run_id()
     until(lambda: tools.children(database, run_id), what="the attempt's run")
     owner.send_signal(signal.SIGKILL)
-    shutil.rmtree(place / "removed")
+    gone = place / "removed"
+    until(lambda: shutil.rmtree(gone, ignore_errors=True) or not gone.exists(), what="the folder is gone")
     owner.wait()
     assert sender.wait(60) == 3
     assert tools.status(database, run_id) == "FAILED"
