@@ -207,12 +207,14 @@ def _leave(job: Job, code: Any) -> NoReturn:
 
 
 def _policy(job: Job) -> Policy:
-    return Policy(**{name: job.config[name] for name in ("recover", "max_attempts") if name in job.config})
+    names = ("recover", "max_attempts", "max_lost_time")
+    given = {name: job.config[name] for name in names if name in job.config}
+    return Policy.named(str(job.config.get("policy") or "default"), **given)
 
 
 def _checkpoints(job: Job, given: Checkpoints | None) -> Checkpoints:
     """What the script asks for, or else what the supervisor was told; where to go on from is the supervisor's word."""
-    told = {"every": "checkpoint_every", "keep": "keep", "resume": "resume"}
+    told = {"every": "checkpoint_every", "keep": "keep", "resume": "resume", "replay": "replay"}
     values: dict[str, Any] = {name: str(job.config[key]) for name, key in told.items() if key in job.config}
     return Checkpoints(**values) if given is None else replace(given, resume=values.get("resume", given.resume))
 

@@ -52,7 +52,11 @@ OPTIONS = {
     "grace_seconds": "--grace-seconds",
     "hang_seconds": "--hang-seconds",
     "delivery_seconds": "--delivery-seconds",
+    "start_seconds": "--start-seconds",
 }
+
+#: And one that is no number: false makes it `--no-recover`.
+RECOVER = "recover"
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class ResilienceBackend(AbstractBackend):
     ) -> SubmittedRun:
         """Run the project to its end: MLflow neither waits for nor closes the run of a backend of others."""
         options = _options(backend_config)
-        config = {key: value for key, value in backend_config.items() if key not in OPTIONS}
+        config = {key: value for key, value in backend_config.items() if key not in (*OPTIONS, RECOVER)}
         work_dir = fetch_and_validate_project(project_uri, version, entry_point, params)
         known = config.pop(MLFLOW_LOCAL_BACKEND_RUN_ID_CONFIG, None)
         run_id = get_or_create_run(
@@ -120,11 +124,15 @@ class ResilienceBackend(AbstractBackend):
 
 def _options(config: Mapping[str, Any]) -> list[str]:
     """Of `mlflow-resilience run`; what neither MLflow nor we know is refused, for it may be a misspelt option."""
-    unknown = [key for key in config if key not in OPTIONS and key not in _MLFLOWS_OWN]
+    unknown = [key for key in config if key not in (*OPTIONS, RECOVER) and key not in _MLFLOWS_OWN]
     if unknown:
         # the one exception of which `mlflow run` makes a line instead of a traceback
-        raise ExecutionException(f"backend-config: unknown key {', '.join(unknown)}; known are {', '.join(OPTIONS)}")
-    return [word for key, option in OPTIONS.items() if key in config for word in (option, str(config[key]))]
+        known = ", ".join([*OPTIONS, RECOVER])
+        raise ExecutionException(f"backend-config: unknown key {', '.join(unknown)}; known are {known}")
+    if (recover := config.get(RECOVER, True)) not in (True, False):
+        raise ExecutionException(f"backend-config: {RECOVER}={recover!r}: true or false is needed")
+    told = [word for key, option in OPTIONS.items() if key in config for word in (option, str(config[key]))]
+    return told if recover else [*told, "--no-recover"]
 
 
 def _supervise(project: Project, options: list[str]) -> int:

@@ -36,10 +36,20 @@ def after_keras() -> None:
     job = jobs.join()
     os.environ.pop(_JOB, None)
     if job is not None:
+        _keep_marks(job)
         jobs.listen_for_stacks(job)
         from mlflow_resilience.api import autolog
 
         autolog()
+
+
+def _keep_marks(job: jobs.Job) -> None:
+    """When this Python began and when Keras was there, to be told if it is this process that trains."""
+    if job.marks is not None:
+        began = getattr(sys.modules.get("sitecustomize"), "BEGAN", None)
+        if began is not None:
+            job.marks.keep("running", began)
+        job.marks.keep("imported")
 
 
 @_harmless

@@ -23,6 +23,10 @@ class TrackingError(ResilienceError, RuntimeError):
     """MLflow refused for good, or tracking was required and is out of reach."""
 
 
+class NothingToExplain(ResilienceError, LookupError):
+    """The text tells of no error: paste the traceback, or the end of the log in which training failed."""
+
+
 class BadRecords(ResilienceError, ValueError):
     """More records are damaged than the policy allows to be left out: repair the data, or allow more."""
 

@@ -9,10 +9,11 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.evidence import links
 from mlflow_resilience.core.failure import Recovery, Rung, classify
 from mlflow_resilience.core.fault import Fault
-from mlflow_resilience.core.reading import read_fault
+from mlflow_resilience.core.reading import is_log, read_fault, tells_of_fault
 from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.core.text import shorten
-from mlflow_resilience.recoveries import BUILT_IN
+from mlflow_resilience.errors import NothingToExplain
+from mlflow_resilience.recoveries import BUILT_IN, installed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,12 @@ class Explanation:
 
 
 def explain(text: str) -> Explanation:
-    """Explain a bare message, a traceback, a notebook's output or a log."""
+    """Explain a bare message, a traceback, a notebook's output or a log. Raises NothingToExplain where it tells of no
+    error."""
     fault = read_fault(text)
-    recovery = classify(fault, BUILT_IN)
+    recovery = classify(fault, (*installed(), *BUILT_IN))
+    if not tells_of_fault(text) and (recovery.failure_class == "unknown" or is_log(text)):
+        raise NothingToExplain("no error was found in the text: paste the traceback, or the end of the log")
     return Explanation(
         failure_class=recovery.failure_class,
         failure_domain=recovery.domain,

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from mlflow_resilience.errors import UsageError
 
 KINDS = (
-    "oom",
-    "host_oom",
-    "nan",
-    "spike",
-    "raise",
-    "bug",
-    "kill",
-    "segfault",
-    "term",
-    "hang",
-    "slow_data",
+    *("oom", "host_oom", "device_oom"),
+    *("nan", "spike", "corrupt_record", "input_exhausted", "slow_data"),
+    *("raise", "bug", "environment"),
+    *("kill", "segfault", "term", "hang"),
+    *("disk_full", "torn_checkpoint", "tracking_down"),
+    *("transient_io", "resource_limit"),
+    *("device_fault", "worker_lost", "tracking"),
 )
 
 _SPEC = re.compile(r"(?P<kind>[a-z_]+)@(?P<step>[0-9]+)(?:x(?P<times>[0-9]+))?")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from typing import Any, cast
 
 import keras
 
-from mlflow_resilience import telemetry
+from mlflow_resilience import leaving, telemetry
 from mlflow_resilience.change_log import ChangeLog
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
@@ -24,17 +22,19 @@ from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.core.schedule import Retention, Schedule
-from mlflow_resilience.errors import CheckpointError, Preempted
+from mlflow_resilience.errors import CheckpointError
 from mlflow_resilience.fault_plan import PlannedFault
 from mlflow_resilience.fits import Turn, tell_completed
 from mlflow_resilience.job import Job
+from mlflow_resilience.listeners import Listeners
 from mlflow_resilience.recoveries import known
 from mlflow_resilience.resuming import Resuming
+from mlflow_resilience.sizes import Sizes
 from mlflow_resilience.spool.heartbeat import Heartbeat
 from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.stop import StopRequests
-from mlflow_resilience.testing import Injector
-from mlflow_resilience.training import build, completed
+from mlflow_resilience.testing import Injector, Place
+from mlflow_resilience.training import build, checkpoint, completed
 from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
@@ -51,7 +51,8 @@ PREEMPTED, NEW_PROCESS = 75, 76
 class Checkpoints:
     """When to save and what to keep. ``every`` is the cadence of logged models; the local disk may see more.
 
-    ``resume`` is ``auto``, ``never`` or a run id; ``keep`` a number, or as ``last=3,best=1,every=10``.
+    ``resume`` is ``auto``, ``never`` or a run id; ``keep`` a number, or as ``last=3,best=1,every=10``. ``replay``
+    bounds what is kept of failed steps for `mlflow-resilience replay`, e.g. ``64MB``; ``none`` keeps nothing.
     """
 
     every: str = "auto"
@@ -59,6 +60,7 @@ class Checkpoints:
     keep: str = "3"
     resume: str = "never"
     log_models: bool = True
+    replay: str = "none"
 
 
 @dataclass(kw_only=True)
@@ -95,11 +97,12 @@ def run_fit(
     plan = plan_of(model, call, turn.first_step)
     extent = {"epochs": plan.epochs, "steps_per_epoch": steps_per_epoch(plan)}
     job.journal.append("event", name="fit", attempt=0, step=0, text="", data=extent)
-    journal = ChangeLog(job.journal, (entry for entry, _ in read(job.folder.journal)))
+    folder = turn.checkpoints(job.folder.checkpoints)
+    listeners = Listeners(job, policy, plan, folder, checkpoints.replay)
+    journal = ChangeLog(cast(Journal, listeners.journal), (entry for entry, _ in read(job.folder.journal)))
     judge = Judge(journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
     if again and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
         judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
-    folder = turn.checkpoints(job.folder.checkpoints)
     keeper = _keeper(job, folder, checkpoints, judge, journal)
     resuming = Resuming(
         replace(job, journal=cast(Journal, journal)), keeper, plan, checkpoints.resume, dict(identity or {}), turn
@@ -107,18 +110,25 @@ def run_fit(
     with _surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
         build.build(model, build.element_spec(plan.training))
+        if job.marks is not None:
+            job.marks.tell("restoring")
         found = resuming.find()
         if again and (passed := _pass_by(job, folder, plan)) is not None:
             if not turn.begun:
                 tell_completed(job, turn, passed.global_step)
             return Outcome(history=plan.history, step=passed.global_step)
+        sizes = Sizes(job, judge, keep=not faults and not turn.index)
+        if found is None and not turn.index:
+            sizes.offer()
+        place = Place(folder=job.folder.path, checkpoints=folder, settle=keeper.wait, read=checkpoint.read)
+        injector = Injector(faults, job.struck, lambda fault: _tell_strike(job, judge, heart, fault), place)
         ports = Ports(
             journal=journal,
             judge=judge,
             keeper=keeper,
-            beat=heart.beat,
+            beat=_beating(job, heart),
             stop_asked=lambda: stop.asked,
-            strike=Injector(faults, job.struck, lambda fault: _tell_strike(job, judge, fault)).strike,
+            strike=listeners.watching(injector.strike),
             new_process=job.supervised,
             stopwatch=Stopwatch(),
             find_resume=lambda: found,
@@ -126,14 +136,18 @@ def run_fit(
             environment=telemetry.environment(),
         )
         trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
-        stop.stuck = lambda signal: _leave_from_outside(job, trainer, judge, signal)
+        stop.stuck = lambda signal: leaving.from_outside(job, trainer, judge, signal)
         try:
             result = train(trainer, judge)
             if isinstance(result, Leave):
                 trainer.save_and_leave()
+                if job.supervised:
+                    leaving.see_to_its_end(job)
         finally:
             stop.served.set()
             keeper.close()
+            sizes.remember()
+            listeners.close()
     if isinstance(result, Leave):
         return Outcome(left=result)
     if isinstance(result, NeedsNewProcess):
@@ -199,7 +213,7 @@ def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, jour
 def _surroundings(job: Job) -> Iterator[tuple[Heartbeat, StopRequests]]:
     """Heartbeat, memory readings and signals, for as long as training runs."""
     heart = Heartbeat(job.folder.heartbeat)
-    stop = StopRequests()
+    stop = StopRequests(passed_on=job.asked_by)
     monitor = telemetry.Monitor(lambda points: _tell_gauges(job, points), started=job.started)
     try:
         with monitor, stop.listening():
@@ -209,11 +223,25 @@ def _surroundings(job: Job) -> Iterator[tuple[Heartbeat, StopRequests]]:
         heart.close()
 
 
+def _beating(job: Job, heart: Heartbeat) -> Callable[[str, int, int], None]:
+    marks = job.marks
+    if marks is None:
+        return heart.beat
+
+    def beat(phase: str, step: int, epoch: int) -> None:
+        heart.beat(phase, step, epoch)
+        marks.beat(phase)
+
+    return beat
+
+
 def _tell_gauges(job: Job, points: list[Any]) -> None:
     job.journal.append("gauges", points=[list(point) for point in points])
 
 
-def _tell_strike(job: Job, judge: Judge, fault: PlannedFault) -> None:
+def _tell_strike(job: Job, judge: Judge, heart: Heartbeat, fault: PlannedFault) -> None:
+    if fault.kind == "slow_data":
+        heart.leave("data")  # it is the batch that comes late, though it is here already
     job.journal.append(
         "event",
         durable=True,
@@ -229,24 +257,6 @@ def _tell_unsaved(judge: Judge, error: Exception, position: Position) -> None:
     """A write in the background failed: training goes on, and the journal has it."""
     fault = describe(error, phase="checkpoint", position=position)
     judge.judge(fault, Capabilities(in_place=True))
-
-
-def _leave_from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: str) -> None:
-    """Training stands still while it waits for data: save the last boundary from here, and end the process."""
-    trainer.gate.acquire()  # and held: no step may begin while its state is taken, nor after
-    if not trainer.stands_at_boundary:
-        trainer.gate.release()
-        return
-    decision = judge.judge(trainer.describe(Preempted(signal)), trainer.capabilities)
-    try:
-        trainer.save_and_leave()
-    except Exception:  # the last checkpoint stands; to stay here would leave training waiting for good
-        traceback.print_exc()
-    if not job.supervised:
-        end = {"outcome": "preempted", "exit_code": PREEMPTED, "text": decision.text}
-        job.journal.append("job_ended", durable=True, owner_gone=True, **end)
-    job.journal.close()
-    os._exit(PREEMPTED)
 
 
 def _log_final_model(job: Job, trainer: KerasTrainer, judge: Judge) -> None:

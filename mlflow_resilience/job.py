@@ -19,6 +19,7 @@ from mlflow_resilience.core.attempt import AttemptLog
 from mlflow_resilience.spool.folder import JobFolder, home
 from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.spool.lease import Lease
+from mlflow_resilience.spool.marks import Marks
 from mlflow_resilience.spool.process import identity
 
 _SENDER = (sys.executable, "-m", "mlflow_resilience.sender")
@@ -34,6 +35,11 @@ class Job:
     entry: dict[str, Any] = field(default_factory=dict)
     lease: Any = None
     pid: int = field(default_factory=os.getpid)
+    marks: Marks | None = None  # of a process that a supervisor started
+
+    def asked_by(self) -> str | None:
+        """The signal by which the supervisor was asked to end the job, if it was: it passes on another one."""
+        return self.folder.read_stop() if self.supervised else None
 
     @property
     def started(self) -> float:
@@ -88,15 +94,20 @@ def join() -> Job | None:
     entry: dict[str, Any] = {}
     for each, _ in read(folder.journal):
         entry.update(each if each.get("kind") == "job" else {})
-    _joined = Job(folder=folder, journal=folder.open_journal(), supervised=True, entry=entry)
+    journal = folder.open_journal()
+    _joined = Job(folder=folder, journal=journal, supervised=True, entry=entry, marks=Marks(journal, attempt()))
     _joined.journal.append("owner", durable=True, **identity("worker"))
     return _joined
 
 
+def attempt() -> int:
+    """The attempt that the supervisor started this process for."""
+    return int(os.environ.get("MLFLOW_RESILIENCE_ATTEMPT") or 1)
+
+
 def listen_for_stacks(job: Job) -> None:
     """From now on SIGUSR2 has the stacks of all threads written where the supervisor looks for them."""
-    attempt = int(os.environ.get("MLFLOW_RESILIENCE_ATTEMPT") or 1)
-    stacks = (job.folder.artifacts / f"stacks-{attempt:03d}.txt").open("w")
+    stacks = (job.folder.artifacts / f"stacks-{attempt():03d}.txt").open("w")
     faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
 
 

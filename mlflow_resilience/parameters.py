@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mlflow_resilience import fault_plan
+from mlflow_resilience.core import addressee, bytesize
+from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.schedule import Retention, Schedule
 from mlflow_resilience.errors import UsageError
+
+_AUTO = object()  # what the other parameters decide
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a job is started with. ``checkpoint_every``, ``keep`` and ``fault`` stay as written."""
+    """What a job is started with. ``checkpoint_every``, ``keep`` and ``fault`` stay as written. ``notify`` is a command
+    or a URL; as it may hold a secret, it is in no dictionary and so in no journal."""
 
     recipe: str = "mlflow_resilience.recipes.digits"
     epochs: int = 10
@@ -29,6 +34,10 @@ class Parameters:
     checkpoint_every: str = "auto"
     keep: str = "3"
     fault: str = "none"
+    notify: str = "none"
+    replay: str = "none"
+    max_lost_time: float | None = None
+    policy: str = "default"
 
     @classmethod
     def from_text(cls, given: Mapping[str, str]) -> Self:
@@ -36,7 +45,10 @@ class Parameters:
         unknown = set(given) - set(_READERS)
         if unknown:
             raise UsageError(f"unknown parameter {', '.join(sorted(unknown))}; known are {', '.join(_READERS)}")
-        return cls(**{name: _read(name, text) for name, text in given.items()})
+        values = {name: value for name, text in given.items() if (value := _read(name, text)) is not _AUTO}
+        if values.get("policy") == "patient":
+            values.setdefault("max_attempts", Policy.patient().max_attempts)
+        return cls(**values)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -44,8 +56,18 @@ class Parameters:
         return cls(**{field.name: data[field.name] for field in dataclasses.fields(cls) if field.name in data})
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return dataclasses.asdict(self)
+        """As plain JSON values, but for ``notify``."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "notify"}
+
+    def rules(self) -> Policy:
+        """What recovery may do."""
+        return Policy.named(
+            self.policy,
+            recover=self.recover,
+            max_attempts=self.max_attempts,
+            max_lost_time=self.max_lost_time,
+            notify=None if self.notify == "none" else self.notify,
+        )
 
     def for_recipe(self) -> dict[str, Any]:
         """What the functions of a recipe are called with."""
@@ -58,7 +80,8 @@ def _read(name: str, text: str) -> Any:
         return reader(text.strip())
     except UsageError as error:
         told = str(error)
-        raise UsageError(told if told.startswith(f"{name}=") else f"{name}={text}: {told}") from None
+        named = told.startswith((f"{name}=", f"{name}:"))  # a secret is not repeated
+        raise UsageError(told if named else f"{name}={text}: {told}") from None
     except ValueError:
         raise UsageError(f"{name}={text}: {needed} is needed") from None
 
@@ -71,6 +94,10 @@ def _at_least(least: int) -> Callable[[str], int]:
         return value
 
     return read
+
+
+def _attempts(text: str) -> Any:
+    return _AUTO if text == "auto" else _at_least(1)(text)
 
 
 def _positive(text: str) -> float:
@@ -106,6 +133,26 @@ def _faults(text: str) -> str:
     return ",".join(map(str, fault_plan.parse(text))) or "none"
 
 
+def _notify(text: str) -> str:
+    if text != "none":
+        addressee.check(text)
+    return text
+
+
+def _policy(text: str) -> str:
+    Policy.named(text)
+    return text
+
+
+def _seconds(text: str) -> float | None:
+    return None if text == "none" else _positive(text)
+
+
+def _size(text: str) -> str:
+    bytesize.parse(text)
+    return text
+
+
 def _name(text: str) -> str:
     if not text:
         raise ValueError(text)
@@ -120,8 +167,12 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "seed": (_at_least(0), "a whole number, 0 or more,"),
     "resume": (_resume, "auto, never or the id of a run"),
     "recover": (_boolean, "true or false"),
-    "max_attempts": (_at_least(1), "a whole number, 1 or more,"),
+    "max_attempts": (_attempts, "auto, or a whole number, 1 or more,"),
     "checkpoint_every": (_schedule, "auto, or e.g. 50steps, 1epoch or 30s,"),
     "keep": (_retention, "a number, or e.g. last=3,best=1,every=10,"),
     "fault": (_faults, "KIND@STEP[xTIMES][,...]"),
+    "policy": (_policy, "default, strict or patient"),
+    "max_lost_time": (_seconds, "none, or seconds,"),
+    "replay": (_size, "none, or e.g. 64MB,"),
+    "notify": (_notify, "none, a command or a URL"),
 }

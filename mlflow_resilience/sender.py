@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 from mlflow_resilience.core.redaction import redact
+from mlflow_resilience.notify import following
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.lease import Lease
 from mlflow_resilience.spool.record import JobRecord
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lease = Lease.take(folder.sender_lock, "sender")
     if lease is None:
         return BUSY
-    with lease:
+    with lease, following(folder):
         return _send(folder)
 
 

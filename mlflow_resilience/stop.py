@@ -18,10 +18,13 @@ class StopRequests:
 
     Python runs its handlers between two of its own instructions, which a step that waits for data may not reach for
     long. The wake-up descriptor is written by the C handler, so a thread knows in the same millisecond; when training
-    has not come to a boundary within ``patience`` seconds, the thread calls ``stuck`` with the signal's name.
+    has not come to a boundary within ``patience`` seconds, the thread calls ``stuck`` with the signal's name, and again
+    each time as long has passed.
+    ``passed_on()`` names the signal that somebody else got, and of which the one that comes here is a mere sign.
     """
 
-    def __init__(self, patience: float = 1.0) -> None:
+    def __init__(self, patience: float = 1.0, passed_on: Callable[[], str | None] = lambda: None) -> None:
+        self._passed_on = passed_on
         self.asked: str | None = None
         self.stuck: Callable[[str], None] = lambda signal: None
         self._at = 0.0
@@ -60,9 +63,10 @@ class StopRequests:
             for number in received:
                 if number in STOP and self.asked is None:
                     self._at = time.monotonic()
-                    self.asked = signal.Signals(number).name
+                    told = self._passed_on()
+                    self.asked = told if told in signal.Signals.__members__ else signal.Signals(number).name
                     threading.Thread(target=self._watch, name="stop-watch", daemon=True).start()
 
     def _watch(self) -> None:
-        if not self.served.wait(self._patience) and self.asked is not None:
+        while not self.served.wait(self._patience) and self.asked is not None:
             self.stuck(self.asked)

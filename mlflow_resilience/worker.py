@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 from mlflow_resilience import fault_plan, recipe
 from mlflow_resilience.core.capability import Capabilities
@@ -17,6 +19,7 @@ from mlflow_resilience.errors import RecoveryExhausted, UsageError
 from mlflow_resilience.job import Job, join, listen_for_stacks
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.recoveries import known
+from mlflow_resilience.spool.heartbeat import Heartbeat
 
 FINISHED, FAILED, USAGE, PREEMPTED, NEW_PROCESS = 0, 1, 2, 75, 76
 
@@ -27,6 +30,8 @@ def main() -> int:
     if job is None:
         print("mlflow_resilience.worker: started without a job; use mlflow-resilience train", file=sys.stderr)
         return USAGE
+    assert job.marks is not None
+    job.marks.tell("running")
     listen_for_stacks(job)
     parameters = Parameters.from_dict(job.entry.get("config") or {})
     try:
@@ -39,9 +44,13 @@ def main() -> int:
 
 
 def _train(job: Job, parameters: Parameters) -> int:
-    policy = Policy(recover=parameters.recover, max_attempts=parameters.max_attempts)
+    policy = parameters.rules()
     try:
-        made = _make(parameters)
+        with contextlib.closing(Heartbeat(job.folder.heartbeat)) as heart:
+            heart.beat("start", 0)
+            _import(job)
+            heart.leave("build")
+            made = _make(parameters)
     except UsageError:
         raise
     except Exception as error:
@@ -56,7 +65,10 @@ def _train(job: Job, parameters: Parameters) -> int:
             made["call"],
             policy=policy,
             checkpoints=Checkpoints(
-                every=parameters.checkpoint_every, keep=str(parameters.keep), resume=parameters.resume
+                every=parameters.checkpoint_every,
+                keep=str(parameters.keep),
+                resume=parameters.resume,
+                replay=parameters.replay,
             ),
             faults=fault_plan.parse(parameters.fault),
             identity=made["identity"],
@@ -73,8 +85,24 @@ def _train(job: Job, parameters: Parameters) -> int:
         _show(error)
         return FAILED
     if outcome.left is not None:
-        return PREEMPTED
+        _leave(job)
     return NEW_PROCESS if outcome.new_process is not None else FINISHED
+
+
+def _leave(job: Job) -> NoReturn:
+    """At once, while all of the training still stands: a pipeline that waits for its data cannot be taken down."""
+    job.journal.close()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(PREEMPTED)
+
+
+def _import(job: Job) -> None:
+    """TensorFlow, Keras and what of ours is built on them: the longest part of a start."""
+    importlib.import_module("mlflow_resilience.fitting")
+    if job.marks is not None:
+        job.marks.tell("imported")
 
 
 def _make(parameters: Parameters) -> dict[str, Any]:

@@ -123,10 +123,11 @@ def ways(model: keras.Model, folder: Path) -> dict[str, Callable[[Times, dict[st
     }
 
 
-def stalls(begun: list[float], base: float) -> list[float]:
-    """Seconds by which a save and the two steps after it took longer than three steps do."""
-    first = [EVERY * number - 1 for number in range(1, len(begun) // EVERY)]
-    return [begun[index + 3] - begun[index] - 3 * base for index in first if index + 3 < len(begun)]
+def stalls(begun: list[float]) -> list[float]:
+    """Seconds by which a save and the two steps after it took longer than three of the steps right before it."""
+    steps = np.diff(begun)
+    saves = range(EVERY - 1, len(steps) - 2, EVERY)
+    return [float(steps[at : at + 3].sum() - 3 * np.median(steps[at - 5 : at])) for at in saves]
 
 
 def measure_saves(rounds: int, steps: int) -> dict[str, Any]:
@@ -136,16 +137,13 @@ def measure_saves(rounds: int, steps: int) -> dict[str, Any]:
         found: dict[str, dict[str, list[float]]] = {}
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(rounds):
-                base = None
                 for way, train in ways(model, Path(folder)).items():
                     times = Times()
                     train(times, {"x": data(width, batch, steps), "verbose": 0})
                     begun = times.begun[EVERY:]  # the first steps trace and warm up
-                    step = statistics.median(np.diff(begun))
-                    base = step if base is None else base
                     each = found.setdefault(way, {"stall": [], "step": []})
-                    each["stall"] += stalls(begun, base)
-                    each["step"].append((begun[-1] - begun[0]) / (len(begun) - 1))
+                    each["stall"] += stalls(begun)
+                    each["step"].append(_typical(begun))
         parameters = model.count_params()
         told[name] = {
             "parameters": parameters,
@@ -154,6 +152,11 @@ def measure_saves(rounds: int, steps: int) -> dict[str, Any]:
             "ways": {way: _summary(each, found["nothing"]) for way, each in found.items()},
         }
     return told
+
+
+def _typical(begun: list[float]) -> float:
+    """Seconds a step, saves included: the median over every ten steps in a row, each of which holds one save."""
+    return float(np.median([(begun[at + EVERY] - begun[at]) / EVERY for at in range(0, len(begun) - EVERY, EVERY)]))
 
 
 def _summary(each: dict[str, list[float]], nothing: dict[str, list[float]]) -> dict[str, float]:
@@ -181,9 +184,9 @@ def measure_overhead(pairs: int, steps: int) -> dict[str, Any]:
             times = Times()
             call = {"x": data(width, batch, steps + EVERY), "verbose": 0}
             (plainly if way == "bare" else ours)(model, call, times)
-            seconds[way] = times.begun[-1] - times.begun[EVERY]
+            seconds[way] = _typical(times.begun[EVERY:])
         ratios.append(seconds["ours"] / seconds["bare"])
-        bare.append(seconds["bare"] / (steps - 1))
+        bare.append(seconds["bare"])
     low, high = _interval(ratios)
     return {
         "pairs": pairs,
@@ -232,8 +235,9 @@ def _page_of_saves(told: dict[str, Any]) -> list[str]:
         "## What one checkpoint costs",
         "",
         "Adam, a save after every tenth step. *Stall*: by how much a save and the two steps after it take longer than",
-        "three steps do (copy-on-write moves the copy into the next step): median, and the ninth decile. *Per save*:",
-        "by how much ten steps with one save take longer than ten without, the writing in the background included.",
+        "three of the steps right before it (copy-on-write moves the copy into the next step): median, and the ninth",
+        "decile. *Per save*: by how much ten steps with one save take longer than ten without, the writing in the",
+        "background included; medians of interleaved rounds.",
         "",
         _machine_line(told["machine"]),
         "",
@@ -261,7 +265,7 @@ def _page_of_overhead(told: dict[str, Any]) -> list[str]:
         "",
         f"Our `fit` with a local checkpoint every ten steps of {result['step_ms']} ms, state of {result['state_mb']} "
         f"MB, against bare `fit`: **{result['ratio']}** of its time (median of {result['pairs']} interleaved pairs of "
-        f"{result['steps']} steps; 95 % interval {low} to {high}).",
+        f"{result['steps']} steps, each by its median ten steps, which hold one save; 95 % interval {low} to {high}).",
         "",
         _machine_line(told["machine"]),
         "",
@@ -287,9 +291,9 @@ def main() -> None:
     before = machine()
     told: dict[str, Any] = {"format": 1, "machine": before}
     if arguments.what == "checkpoint":
-        told["models"] = measure_saves(1 if arguments.quick else 3, 30 if arguments.quick else 60)
+        told["models"] = measure_saves(1 if arguments.quick else 4, 30 if arguments.quick else 80)
     elif arguments.what == "overhead":
-        told["result"] = measure_overhead(2 if arguments.quick else 20, 20 if arguments.quick else 60)
+        told["result"] = measure_overhead(2 if arguments.quick else 20, 20 if arguments.quick else 100)
     if arguments.what != "report":
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{arguments.what}.json").write_text(json.dumps(told, indent=1) + "\n")

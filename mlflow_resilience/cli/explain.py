@@ -12,7 +12,10 @@ import click
 @click.argument("file", type=click.File(errors="replace"), default="-")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(file: IO[str], as_json: bool) -> None:
-    """Explain a traceback or the tail of a log, from FILE or standard input."""
+    """Explain a traceback or the tail of a log, from FILE or standard input.
+
+    Exit code 1, and one line, where the text tells of no error.
+    """
     from mlflow_resilience.explain import explain
 
     told = explain(file.read()).to_dict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ class Options:
     grace_seconds: float = 30.0
     delivery_seconds: float = 30.0
     hang_seconds: float | None = None
+    start_seconds: float | None = None
     hangs: bool = True
     stop_with_parent: bool | None = None
     quiet: bool = False
@@ -49,6 +50,8 @@ _OPTIONS = (
     click.option("--delivery-seconds", type=_SECONDS, default=30.0, show_default=True, help="At the end, for MLflow."),
     click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help="Silence in a step, data wait, "
                  "validation or save that is no hang; default by phase, and never less than this job's own times say."),
+    click.option("--start-seconds", type=click.FloatRange(min=0, min_open=True), help="The same, of what is done for "
+                 "the first time: start-up, restoring, first step; default 600, and 3600 for making a recipe's data."),
     click.option("--no-hangs", "hangs", flag_value=False, type=bool, default=True, help="Wait for ever."),
     click.option("--stop-with-parent/--outlive-parent", default=None, help="When the starting process ends, save and "
                  "leave; the default under `mlflow run`."),
@@ -129,13 +132,16 @@ def _job_fields(opts: Options, *, parent_owns_end: bool) -> dict[str, Any]:
 
 def _limits(opts: Options) -> Any:
     from mlflow_resilience.supervisor import Limits
-    from mlflow_resilience.supervisor.hang import FLOORS
+    from mlflow_resilience.supervisor.hang import FIRST, FLOORS
 
-    if opts.hang_seconds is None:
-        return Limits(enabled=opts.hangs)
-    first = ("start", "restore", "trace")
-    floors = {phase: floor if phase in first else opts.hang_seconds for phase, floor in FLOORS.items()}
-    return Limits(enabled=opts.hangs, floors=floors, halted_seconds=opts.hang_seconds)
+    limits = Limits(enabled=opts.hangs)
+    if opts.hang_seconds is not None:
+        later = {phase: opts.hang_seconds for phase in FLOORS if phase not in FIRST}
+        limits = replace(limits, floors={**limits.floors, **later}, halted_seconds=opts.hang_seconds)
+    if opts.start_seconds is not None:
+        first = dict.fromkeys(FIRST, opts.start_seconds)
+        limits = replace(limits, floors={**limits.floors, **first}, first_seconds=opts.start_seconds)
+    return limits
 
 
 def package_path() -> dict[str, str]:

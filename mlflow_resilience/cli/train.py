@@ -12,19 +12,23 @@ import click
 
 from mlflow_resilience import recipe
 from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise, supervised
-from mlflow_resilience.core.policy import Policy
+from mlflow_resilience.notify import arm
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.spool.folder import JobFolder
 
 WORKER = [sys.executable, "-m", "mlflow_resilience.worker"]
 
-_DEFAULTS = Parameters().to_dict()
+_DEFAULTS = vars(Parameters())
+
+
+def shown(value: Any) -> str:
+    """A parameter's value as it is written on a command line."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _parameter(name: str, text: str) -> Callable[[F], F]:
     default = _DEFAULTS[name]
-    shown = str(default).lower() if isinstance(default, bool) else default
-    return click.option(f"--{name.replace('_', '-')}", help=f"{text}  [default: {shown}]")
+    return click.option(f"--{name.replace('_', '-')}", help=f"{text}  [default: {shown(default)}]")
 
 
 @click.command(name="train")
@@ -36,9 +40,13 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("resume", "auto, never, or the id of the run to go on from.")
 @_parameter("recover", "false: log a fault, and fail as plain Keras would.")
 @_parameter("max_attempts", "So many may fail.")
+@_parameter("policy", "default, strict (nothing that changes the result) or patient (50 attempts, long waits).")
+@_parameter("max_lost_time", "So many seconds may be lost to faults: none, or a number.")
 @_parameter("checkpoint_every", "auto, or e.g. 50steps, 1epoch, 30s.")
 @_parameter("keep", "How many checkpoints, or e.g. last=3,best=1,every=10.")
 @_parameter("fault", "Faults on purpose: KIND@STEP[xTIMES][,...].")
+@_parameter("replay", "So much is kept of failed steps, for `mlflow-resilience replay`: none, or e.g. 64MB.")
+@_parameter("notify", "A command or a URL that is told of stops, preemptions and changes of the result.")
 @options
 def command(**given: Any) -> int:
     """Train RECIPE: a Python file or a module with build_model(params) and load_data(params)."""
@@ -46,22 +54,22 @@ def command(**given: Any) -> int:
     told = {name: text for name, text in given.items() if text is not None}
     parameters = Parameters.from_text(told)
     recipe.check(parameters.recipe)
-    job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **told}, "config": parameters.to_dict()}
+    written = {name: text for name, text in told.items() if name not in ("notify", "max_attempts")}
+    job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **written}, "config": parameters.to_dict()}
     if supervised():
-        return _join(job)
-    policy = Policy(recover=parameters.recover, max_attempts=parameters.max_attempts)
-    return supervise(WORKER, opts, policy, job=job, environ=package_path())
+        return _join(job, parameters)
+    return supervise(WORKER, opts, parameters.rules(), job=job, environ=package_path())
 
 
-def _join(job: Mapping[str, Any]) -> NoReturn:
+def _join(job: Mapping[str, Any], parameters: Parameters) -> NoReturn:
     """Become the worker of the job that supervises us already (`run -- mlflow-resilience train`, or the backend)."""
     folder = JobFolder.open(os.environ["MLFLOW_RESILIENCE_JOB"])
     with contextlib.closing(folder.open_journal()) as journal:
         journal.append("job", durable=True, **job)
+    arm(folder, parameters.rules().notify)
     os.execve(WORKER[0], WORKER, {**os.environ, **package_path()})
 
 
 def as_text(parameters: Parameters) -> dict[str, str]:
     """The parameters as MLproject has them."""
-    values = parameters.to_dict()
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
+    return {name: shown(value) for name, value in parameters.to_dict().items()}

@@ -9,7 +9,10 @@ from mlflow_resilience.summary import one_line
 
 #: How a run is kept alive: it leaves the result alone.
 KEEPING = frozenset(
-    {"resume", "recover", "max_attempts", "checkpoint_every", "keep", "fault", "verbose", "policy", "checkpoints"}
+    {
+        *("resume", "recover", "max_attempts", "max_lost_time", "checkpoint_every", "keep"),
+        *("fault", "notify", "replay", "verbose", "policy", "checkpoints"),
+    }
 )
 #: Another draw of the same: what it changes is noise.
 SEED = "seed"

@@ -18,6 +18,7 @@ class Settings:
     skipped_batches: tuple[int, ...] = ()  # global steps (from 1) whose batch is left out
     input_reduction: int = 1  # divisor of shuffle buffer, prefetch and parallelism
     memory_growth: bool = False
+    grown_back: bool = False  # fewer pieces were tried again, which is done once
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -121,10 +122,14 @@ class AttemptLog:
             self.failed.add(entry["attempt"])
         if entry.get("verdict") != "continue":
             return
-        self.settings = Settings.from_dict(entry.get("settings", {}))
+        before, self.settings = self.settings, Settings.from_dict(entry.get("settings", {}))
         standing = self.standings.get(entry.get("failure_class", ""))
-        if standing is not None and (rung := entry.get("rung")) is not None:
+        if standing is None:
+            return
+        if (rung := entry.get("rung")) is not None:
             standing.used[rung] = standing.used.get(rung, 0) + 1
+        # To leave a batch out is no advance: where the next one fails too, it was not the batch.
+        standing.step = max([standing.step, *(set(self.settings.skipped_batches) - set(before.skipped_batches))])
 
     def _add_checkpoint(self, entry: Mapping[str, Any]) -> None:
         self.reached = {entry["step"]: entry.get("time", 0.0), **_newest(self.reached, 15)}

@@ -18,6 +18,9 @@ _MESSAGE = 8_000  # characters kept of each
 _TRACEBACK = 40_000
 _CHAIN = 12  # links
 
+#: The attribute of an exception that was made by hand to try recovery out.
+SIMULATED = "_mlflow_resilience_simulated"
+
 Phase = Literal[
     "start",  # imports, data and model being made
     "restore",
@@ -154,6 +157,7 @@ def describe(
     known: dict[str, Any] = {
         "type_names": tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(exception).__mro__[:-1]),
         "errno": _errno(exception, told),
+        "simulated": bool(getattr(exception, SIMULATED, False)),
         "time": time.time(),
     }
     return Fault(

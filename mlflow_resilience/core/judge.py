@@ -56,6 +56,10 @@ class Judge:
         """The settings now in force."""
         return self.log.settings
 
+    def memory(self) -> Mapping[str, float]:
+        """A snapshot of memory, as it is recorded with a fault."""
+        return self._memory()
+
     def judge(self, fault: Fault, can: Capabilities) -> Decision:
         """Classify, decide, record both. The attempt ends where the decision ends it; where the next one needs
         nothing but new settings, it begins here too."""
@@ -73,6 +77,11 @@ class Judge:
         if decision.resumption == "in_place":
             self._go_on_in_place(decision, position)
         return decision
+
+    def foresee(self, fault: Fault, can: Capabilities) -> Decision:
+        """What :meth:`judge` would decide; nothing is recorded, and nothing done."""
+        recovery = classify(fault, self._recoveries)
+        return decide(fault, recovery, self.log, self.settings, self.policy, can)
 
     def in_step(self, error: BaseException, fault: Fault, can: Capabilities) -> Decision:
         """For a trainer that can help itself within the step. Unless the decision's resumption is ``in_place`` it

@@ -17,7 +17,8 @@ _PREFIX = re.compile(
     r"> ?"  # quoted
     r"| *(?:\| ?|\+ (?=Exc)|\+[-+ \d]+$)"  # of an exception group
     r"|\[\d+,\d+\]<std(?:err|out)>: ?"  # mpirun
-    r"|\(\w[\w .:-]*\bpid=\d+[^)]*\) ?"  # ray
+    r"|\(\w[\w .:-]*\bpid=\d+[^)]*\) ?|\((?:raylet|autoscaler|gcs_server)\b[^)]*\) ?"  # ray
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<ray>[DIWEFC]) \d+ \d+\] ?"
     r"|\[?(?:rank|worker|task|node|default|proc\w*)[-_ ]?\d+\]?(?::| \||(?<=\]))(?: |$)"
     r"|\[\d+\]:? (?=\S)"
     r"|[a-z][\w.-]*(?:[-_]\d+)? +\| ?"  # docker compose
@@ -46,6 +47,7 @@ _BENIGN = words(
 _NOTABLE = words(
     r"\b\w*(?:error|exception|fail\w*|fault|abort\w*|fatal|killed|died|lost|denied|refused|unavailable|corrupt\w*)\b",
     r"out[ _]of[ _]memory|\boom\b|core dumped|cannot|unable|could ?n[o']t|no space|ran out|not (?:found|supported)",
+    r"no progress|watchdog|\bhung\b|\bstall\w*",
     r"exceeded|exhausted|interrupt|terminated|preempt|cancell?ed|timed? ?out|\bnan\b|invalid",
     r"exit(?:ed)? (?:with )?code",
 )
@@ -100,5 +102,5 @@ def _freed(lines: Iterable[str]) -> Iterable[Line]:
         rest, level = line, ""
         while (found := _PREFIX.match(rest)) and found.end():
             rest = rest[found.end() :]
-            level = (found["absl"] or found["tf"] or found["level"] or level)[:1]
+            level = (found["absl"] or found["tf"] or found["ray"] or found["level"] or level)[:1]
         yield Line(rest, rest != line, level)

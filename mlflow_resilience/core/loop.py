@@ -35,6 +35,9 @@ class Trainer(Protocol[T_co]):
     def attempt(self) -> T_co:
         """Train to the end."""
 
+    def make_way(self) -> bool:
+        """An attempt has failed: give its memory back. True where only a new process gives back enough."""
+
     def describe(self, error: BaseException) -> Fault:
         """The facts about an exception that this raised."""
 
@@ -85,5 +88,5 @@ def train(
                 raise RecoveryExhausted(decision.text) from error
             if decision.verdict == "leave":
                 return Leave(decision, error)
-        if decision.resumption == "new_process":
+        if decision.resumption == "new_process" or trainer.make_way():
             return NeedsNewProcess(decision)

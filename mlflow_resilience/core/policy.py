@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from mlflow_resilience.core import addressee
 from mlflow_resilience.core.action import Action, NewProcess, Quarantine, RetryStep, RollBack, Wait
+from mlflow_resilience.core.addressee import Addressee
 from mlflow_resilience.core.attempt import AttemptLog, Settings, Standing
 from mlflow_resilience.core.backoff import Backoff
 from mlflow_resilience.core.capability import Capabilities, Way, way
@@ -34,7 +36,8 @@ class Policy:
     the faults of one class at one place, in the place of its ladder's length; progress gives the budget back.
     ``on`` names the only classes to be recovered from. ``max_lost_time`` bounds the seconds lost to faults.
     ``max_quarantined`` and ``max_quarantined_share`` bound the records left out for being bad. ``recoveries`` are
-    one's own; :meth:`with_recovery` adds to them.
+    one's own; :meth:`with_recovery` adds to them. ``notify`` is told of stops, preemptions and changes of the result:
+    a function gets a dict, a command (run without a shell) JSON on its standard input, a URL JSON by POST.
     """
 
     recover: bool = True
@@ -47,6 +50,7 @@ class Policy:
     max_quarantined: int = 1000
     max_quarantined_share: float = 0.05
     recoveries: tuple[Recovery, ...] = ()
+    notify: Addressee | None = None
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -57,6 +61,7 @@ class Policy:
             raise UsageError(f"budgets={dict(self.budgets)}: none can be negative")
         if self.max_lost_time is not None and self.max_lost_time < 0:
             raise UsageError(f"max_lost_time={self.max_lost_time}: it cannot be negative")
+        addressee.check(self.notify)
 
     @classmethod
     def strict(cls, **changes: Any) -> Self:
@@ -69,6 +74,14 @@ class Policy:
         waits = Backoff(first_seconds=5.0, max_seconds=600.0, jitter=0.5)
         budgets = dict.fromkeys(("transient_io", "disk_full", "worker_lost", "process_death", "device_fault"), 20)
         return cls(**{"max_attempts": 50, "backoff": waits, "budgets": budgets, **changes})
+
+    @classmethod
+    def named(cls, name: str, **changes: Any) -> Self:
+        """``default``, ``strict`` or ``patient``, as a command line has it. Raises UsageError."""
+        known: dict[str, Callable[..., Self]] = {"default": cls, "strict": cls.strict, "patient": cls.patient}
+        if name not in known:
+            raise UsageError(f"policy={name}: {', '.join(known)} are known")
+        return known[name](**changes)
 
     @classmethod
     def control(cls, **changes: Any) -> Self:

@@ -24,6 +24,8 @@ _GRAPH = "Graph execution error"
 _LONGEST = 400  # lines of one message
 _SHORT = 60  # lines that are read as one message rather than as a log
 _NOTED = 40  # lines of a log
+_FATAL = ("C", "F")
+_FEW = 10  # lines that a message without a name of an exception has at most
 
 _DEATHS = {
     signals.SIGSEGV: words(r"segmentation fault|\bsigsegv\b|signal:? 11\b|exit code:? (?:139|-11)\b"),
@@ -58,6 +60,27 @@ def read_fault(told: str) -> Fault:
     if len(lines) <= _SHORT and sum(line.is_log for line in lines) < 2:
         return _from_message("\n".join(line.text for line in lines).strip())
     return _from_log(lines)
+
+
+def tells_of_fault(told: str) -> bool:
+    """Whether there is anything in the text that could be an error: a traceback, an exception's name, a death, or words
+    of failure."""
+    lines = lines_of(told)
+    return any(
+        TRACEBACK in line.text or "[[" in line.text or line.is_notable or line.level in _FATAL or _is_named(line.text)
+        for line in lines
+    )
+
+
+def is_log(told: str) -> bool:
+    """Whether this is output of a program rather than a message: progress, logged lines, or many lines."""
+    lines = [line for line in lines_of(told) if line.text.strip()]
+    return len(lines) > _FEW or sum(line.is_log for line in lines) > 1 or any(line.is_progress for line in lines)
+
+
+def _is_named(text: str) -> bool:
+    named = _BARE.match(text)
+    return _signal(text) is not None or (named is not None and re.fullmatch(NAME, named["name"]) is not None)
 
 
 def _from_exception(raised: _Raised, lines: Sequence[Line]) -> Fault:

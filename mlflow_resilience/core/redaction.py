@@ -27,6 +27,8 @@ _SHAPES = tuple(
         (r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", 0),
         (r"\b(?:hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}|xox[abposr]-[\w-]{10,})", 0),
         (r"\b(?:npm_\w{36}|pypi-[\w-]{50,}|dapi[0-9a-f]{32})", 0),
+        (r"(?P<before>\bhooks\.slack\.com/[a-z]+/)[\w/-]+", re.IGNORECASE),
+        (r"(?P<before>\bdiscord(?:app)?\.com/api/webhooks/\d+/)[\w-]+", re.IGNORECASE),
         (r"\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\b1//[\w-]{30,}", 0),
         (
             r"(?P<before>[?&;](?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|"

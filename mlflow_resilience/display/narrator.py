@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from mlflow_resilience.spool.restarts import Restarts
+
 Entry = Mapping[str, Any]
 
 
@@ -44,6 +46,7 @@ class Narrator:
     def __init__(self) -> None:
         self.progress = Progress()
         self._hint = ""
+        self._restarts = Restarts()
 
     def lines(self, entry: Entry) -> list[str]:
         """What there is to say about the next entry; mostly nothing."""
@@ -91,7 +94,14 @@ class Narrator:
         if entry.get("name") == "fit":
             self.progress.epochs = data.get("epochs") or self.progress.epochs
             self.progress.steps_per_epoch = data.get("steps_per_epoch") or self.progress.steps_per_epoch
-        return [str(entry.get("text") or "")]
+        return [] if entry.get("name") == "lineage" else [str(entry.get("text") or "")]  # `resumed` says the same
+
+    def _mark(self, entry: Entry) -> list[str]:
+        restart = self._restarts.add(entry)
+        if restart is None or not restart.attempt:
+            return []
+        parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in restart.parts.items())
+        return [f"training again after {restart.seconds:.1f} s ({parts})"]
 
     _tellers: ClassVar[dict[str, Callable[[Narrator, Entry], list[str]]]] = {
         "job": _job,
@@ -100,6 +110,7 @@ class Narrator:
         "event": _event,
         "fault": _fault,
         "decision": _decision,
+        "mark": _mark,
         "resumed": lambda self, entry: [str(entry.get("text") or "")],
         "semantic_change": lambda self, entry: [f"this changes the result: {entry.get('text')}"],
         "reproducible": lambda self, entry: (
@@ -113,10 +124,6 @@ class Narrator:
 def in_words(metrics: Mapping[str, float]) -> str:
     """``accuracy 0.9833, loss 0.0613``."""
     return ", ".join(f"{key} {value:.4g}" for key, value in sorted(metrics.items()))
-
-
-def _not_reproducible(entry: Entry) -> str:
-    return "" if entry.get("value", True) else f"even undisturbed, this would not repeat itself: {entry.get('reason')}"
 
 
 def _changed(entry: Entry) -> str:

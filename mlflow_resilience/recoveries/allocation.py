@@ -10,6 +10,8 @@ from mlflow_resilience.core.text import words
 
 IMPOSSIBLE = 32 * 2**40  # bytes; no machine has so much, so the request itself is wrong
 
+_NAMED = 3  # tensors, of those that a message lists
+
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 _AMOUNT = re.compile(
     r"(?:allocat\w*|reserv\w*|request\w*(?: for)?|used|exceeded)[^\d\[(]{0,40}?"
@@ -17,7 +19,10 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _SHAPE = re.compile(r"shape ?[\[(]([\d, ]+)[\])](?:.{0,20}\btype (\w+))?", re.IGNORECASE)
+_ALLOCATOR = re.compile(r"\b(?:by allocator|allocator \() ?([\w.]+)", re.IGNORECASE)
+_XLA_SHAPE = re.compile(r"\b(pred|bf16|[fsuc](?:8|16|32|64|128))\[([\d,]+)\]")
 _WIDTH = {"double": 8, "int64": 8, "complex64": 8, "complex128": 16, "half": 2, "bfloat16": 2, "uint8": 1, "bool": 1}
+_WIDTH |= {"pred": 1, "bf16": 2, **{f"{kind}{bits}": bits // 8 for kind in "fsuc" for bits in (8, 16, 32, 64, 128)}}
 
 #: An allocation failed, whoever tried.
 ALLOCATION = words(
@@ -50,14 +55,30 @@ ON_HOST = words(
     r"array with shape|\bcgroup|killed process|\bsrun|slurm|oom[ -]?kill",
 )
 
+#: Who ends processes for the machine's memory, and never for a device's, whatever the machine is called.
+KILLERS = words(
+    r"oom[ -]?kill|\bcgroup",
+    r"\bsrun\b|slurm",
+    r"memory pressure|\bnode\b.*\blow on memory|killed .*\bmemory",
+)
+
 
 def bytes_asked(message: str) -> int:
     """The largest amount that the message names, from a number of bytes or a tensor's shape; 0 if none."""
     amounts = [float(n.replace(",", "")) * 1024 ** _UNIT[unit.lower()] for n, unit in _AMOUNT.findall(message)]
-    for shape, kind in _SHAPE.findall(message):
-        sizes = [int(size) for size in shape.replace(" ", "").split(",") if size]
-        amounts.append(math.prod(sizes) * _WIDTH.get(kind.lower(), 4))
+    amounts.extend(float(_bytes(shape, kind)) for shape, kind in _SHAPE.findall(message))
     return int(max(amounts, default=0))
+
+
+def shapes(message: str) -> list[tuple[str, str]]:
+    """The tensors that the message names: their dimensions, and their type where it is told."""
+    return [(shape, kind) for shape, kind in dict.fromkeys(_SHAPE.findall(message))]
+
+
+def allocator(message: str) -> str:
+    """The allocator that the message names; empty if none."""
+    found = _ALLOCATOR.search(message)
+    return found[1] if found else ""
 
 
 def failed(fault: Fault) -> bool:
@@ -75,10 +96,22 @@ def _refused(fault: Fault) -> bool:
 
 
 def largest(fault: Fault) -> str:
-    """The words for what did not fit."""
+    """The words for what did not fit: the amount that was asked for, and the largest tensors that are named."""
     asked = bytes_asked(fault.message)
     if not asked:
         return ""
-    shape = _SHAPE.search(fault.message)
-    tensor = f" (a tensor of shape [{shape[1]}])" if shape else ""
-    return f"it does not fit: {asked / 2**30:.2f} GiB were asked for{tensor}"
+    sizes = {shape: _bytes(shape, kind) for shape, kind in _SHAPE.findall(fault.message)}
+    sizes |= {shape: _bytes(shape, kind) for kind, shape in _XLA_SHAPE.findall(fault.message)}
+    named = sorted(filter(sizes.get, sizes), key=lambda shape: -sizes[shape])[:_NAMED]
+    tensors = ", ".join(f"[{shape}] of {_amount(sizes[shape])}" for shape in named)
+    tensors = f"a tensor of shape [{named[0]}]" if len(named) == 1 else f"the largest tensors: {tensors}"
+    return f"it does not fit: {_amount(asked)} were asked for" + (f" ({tensors})" if named else "")
+
+
+def _bytes(shape: str, kind: str) -> int:
+    sizes = [int(size) for size in shape.replace(" ", "").split(",") if size]
+    return math.prod(sizes) * _WIDTH.get(kind.lower(), 4)
+
+
+def _amount(count: float) -> str:
+    return f"{count / 2**30:.2f} GiB" if count >= 2**27 else f"{count / 2**20:.2f} MiB"

@@ -11,6 +11,7 @@ from mlflow_resilience.core.text import words
 
 _WORDS = words(
     r"(?:unknown|unsupported|unrecognized|invalid|bad) (?:image|audio|video) (?:file )?(?:format|data|header)",
+    r"\bimage\b.*\b(?:unknown|unsupported|invalid) (?:file )?format",
     r"(?:invalid|corrupt\w*|truncated|premature|broken|bogus|damaged).*\b(?:jpe?g|png|gif|bmp|webp|tiff?|wav|image|record|stream)\b",
     r"(?:jpe?g|png|gif|bmp|webp|image|wav|file).*\b(?:truncated|corrupt\w*|uncompress|premature)",
     r"(?:jpe?g|png|gif|bmp|image)\w* .*\bdecod|decod\w* .*\b(?:jpe?g|png|gif|bmp|image|audio|wav)",

@@ -27,7 +27,7 @@ def matches(fault: Fault) -> bool:
     """A failed allocation that was not on the host, or a text that means one."""
     if fault.says(_UNNAMED):
         return True
-    if not allocation.failed(fault) or fault.phase == "data":
+    if not allocation.failed(fault) or fault.phase == "data" or fault.says(allocation.KILLERS):
         return False
     if fault.says(allocation.ON_DEVICE):
         return True

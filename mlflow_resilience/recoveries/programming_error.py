@@ -13,7 +13,8 @@ from mlflow_resilience.recoveries import allocation
 
 _WORDS = words(
     r"no gradients?|gradient .*\b(?:defined|registered)",
-    r"not recognized|unrecognized|already exists|\bunique\b|\bduplicate|not json|(?:can't|cannot) pickle|get_config",
+    r"(?:not|cannot) recogni[sz]ed?\b|unrecogni[sz]ed",
+    r"already exists|\bunique\b|\bduplicate|not json|(?:can't|cannot) pickle|get_config",
     r"\bcompiled?\b|been built|not built|graph disconnected|uninitialized|not (?:been )?(?:yet )?initialized",
     r"unknown (?:layer|loss|metric|optimizer|activation)|could not (?:interpret|locate)|custom_objects",
     r"graph tensor|symbolic|another function|out of scope|kerastensor|autograph|first call|placeholder",

@@ -78,6 +78,7 @@ def _values(record: JobRecord) -> dict[str, Any]:
         "memory": _figures(plots.memory_svg(record), plots.memory_svg(record, narrow=True)),
         "high_water": forensics.high_water(record),
         "times": tables.times(record),
+        "restarts": tables.restarts(record),
         "checkpoints": tables.checkpoints(record),
         "models": tables.models(record),
         "quarantined": tables.quarantined(record),

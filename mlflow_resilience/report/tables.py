@@ -7,6 +7,7 @@ from typing import Any
 
 from mlflow_resilience import summary
 from mlflow_resilience.spool.record import JobRecord
+from mlflow_resilience.spool.restarts import PARTS
 from mlflow_resilience.summary import clean, one_line
 
 #: Words for the parts of the time, in the order in which they are shown.
@@ -21,6 +22,7 @@ TIMES = {
     "data_wait": "waiting for data",
     "unaccounted": "between processes",
 }
+_MOST_RESTARTS = 40
 Row = dict[str, Any]
 
 
@@ -46,6 +48,22 @@ def times(record: JobRecord) -> list[Row]:
         for key, name in TIMES.items()
         if key in parts
     ]
+
+
+def restarts(record: JobRecord) -> Row:
+    """From one process's end to the next one's first step: the parts that came, and a row each."""
+    shown = [each for each in record.restarts.all if each.done or each.lost_again is not None]
+    parts = [part for part in PARTS if any(part in each.parts for each in shown)]
+    rows = [
+        {
+            "what": f"attempt {each.attempt} to the next" if each.attempt else "first start",
+            "parts": [each.parts.get(part) for part in parts],
+            "total": each.seconds,
+            "done": each.done,
+        }
+        for each in shown[-_MOST_RESTARTS:]
+    ]
+    return {"parts": parts, "rows": rows, "left_out": max(0, len(shown) - _MOST_RESTARTS)}
 
 
 def checkpoints(record: JobRecord) -> Row:

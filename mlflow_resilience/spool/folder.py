@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -94,6 +95,10 @@ class JobFolder:
         return self.path / "heartbeat"
 
     @property
+    def stop_file(self) -> Path:
+        return self.path / "stop"
+
+    @property
     def lease_file(self) -> Path:
         return self.path / "lease"
 
@@ -116,6 +121,18 @@ class JobFolder:
     def sender(self) -> dict[str, Any] | None:
         """Which sender process delivers the job now (pid, host), or None."""
         return holder(self.sender_lock)
+
+    def tell_stop(self, signal: str) -> None:
+        """The signal that came first is the one that the attempt is said to have ended by. A full disk loses it."""
+        with contextlib.suppress(OSError):
+            self.stop_file.write_text(signal)
+
+    def read_stop(self) -> str | None:
+        """The signal by which the job was asked to end, if it was."""
+        try:
+            return self.stop_file.read_text() or None
+        except OSError:
+            return None
 
     def read_sender_state(self) -> dict[str, Any]:
         """What the sender says of itself: state, message, run_id, tracking_uri, pending, problems; may be empty."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from mlflow_resilience.spool.codec import Entry, read
 from mlflow_resilience.spool.curve import Curve, Point, Series
+from mlflow_resilience.spool.restarts import Restarts
 
 
 @dataclass
@@ -103,6 +104,7 @@ class JobRecord:
     stitching: Curve = field(default_factory=Curve)
     fresh: list[Point] = field(default_factory=list)  # committed to the job's curve by the latest entry
     reproducible: Entry | None = None
+    restarts: Restarts = field(default_factory=Restarts)
     outcome: str = "running"
     exit_code: int | None = None
     text: str = ""
@@ -244,6 +246,9 @@ class JobRecord:
         parts = {key: float(value) for key, value in source.items() if key in TIME_PARTS}  # type: ignore[union-attr]
         self.attempt(entry.get("attempt")).times.update(parts)
 
+    def _on_mark(self, entry: Entry) -> None:
+        self.restarts.add(entry)
+
     def _on_job_ended(self, entry: Entry) -> None:
         self.outcome, self.text = str(entry.get("outcome") or "failed"), str(entry.get("text") or "")
         self.exit_code, self.ended = entry.get("exit_code"), float(entry.get("time") or 0.0)
@@ -256,6 +261,7 @@ class JobRecord:
         "semantic_change": lambda self, entry: self.semantic_changes.append(entry),
         "lost": lambda self, entry: self.lost.append(entry),
         "reproducible": lambda self, entry: setattr(self, "reproducible", entry),
+        "mark": _on_mark,
         "job": _on_job,
         "params": _on_params,
         "tags": _on_tags,

@@ -9,10 +9,13 @@ import importlib
 import importlib.util
 import os
 import sys
+import time
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+BEGAN = time.time()  # this Python came to its first line
 
 #: What is called in `mlflow_resilience.child` after the import of a module.
 _AFTER = {"keras": "after_keras", "mlflow.tracking.fluent": "after_mlflow"}

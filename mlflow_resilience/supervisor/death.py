@@ -70,6 +70,7 @@ class Ended:
 
 
 def _phase(name: str) -> Phase:
+    name = "start" if name == "build" else name
     return name if name in _PHASES else "process"  # type: ignore[return-value]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 #: Seconds of silence in each phase that never are a hang. A phase that is not listed is not watched.
 FLOORS: Mapping[str, float] = {
     "start": 600.0,
+    "build": 3600.0,  # a recipe's own code: it may fetch and prepare its data
     "restore": 600.0,
     "trace": 600.0,
     "data": 60.0,
@@ -20,6 +21,9 @@ FLOORS: Mapping[str, float] = {
     "checkpoint": 120.0,
     "tracking": 120.0,
 }
+
+#: The phases that come before a worker's first step.
+FIRST = ("start", "build", "restore", "trace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,19 @@ class Limits:
         if floor is None or not self.enabled:
             return None
         return max(floor, self.first_seconds) if longest is None else max(floor, self.factor * longest)
+
+
+#: A wait for data so long, and so many times the longest before it, is worth a warning.
+SLOW_SECONDS, SLOW_FACTOR = 2.0, 5.0
+
+
+@dataclass(frozen=True)
+class SlowData:
+    """A wait of ``seconds`` before the step after ``step``; until then ``longest`` at most."""
+
+    seconds: float
+    longest: float
+    step: int
 
 
 @dataclass(frozen=True)
@@ -80,12 +97,24 @@ class HangWatch:
         self._changed = 0.0
         self._seen = 0.0
         self._halted = 0.0
+        self._has_trained = False  # this worker has been seen in a step
+        self._slow: SlowData | None = None
+        self._longest_wait = 0.0  # for data, but for the first of each worker
         self.beat: Beat | None = None
+
+    def longest(self, phase: str) -> float | None:
+        """The longest silence seen in this phase."""
+        return self._longest.get(phase)
+
+    def slow_data(self) -> SlowData | None:
+        """A wait for data that came to its end, and was far longer than those before it; each once."""
+        slow, self._slow = self._slow, None
+        return slow
 
     def begin(self, raw: bytes, now: float) -> None:
         """A new worker starts; ``raw`` is what an earlier one left in the file."""
         self._raw, self._changed, self._seen, self.beat = raw, now, now, None
-        self._halted = 0.0
+        self._halted, self._has_trained = 0.0, False
 
     def see(self, raw: bytes, now: float, *, halted: bool = False) -> float | None:
         """Take in the file's content, and whether the worker is halted; the seconds of silence when they are a hang."""
@@ -107,6 +136,12 @@ class HangWatch:
         return silent if limit is not None and silent > limit else None
 
     def _learn(self, now: float) -> None:
-        if self.beat is not None:
-            phase = self.beat.phase
-            self._longest[phase] = max(self._longest.get(phase, 0.0), now - self._changed)
+        if self.beat is None:
+            return
+        phase, silent = self.beat.phase, now - self._changed
+        self._longest[phase] = max(self._longest.get(phase, 0.0), silent)
+        if phase == "data" and self._has_trained:
+            if silent > max(SLOW_SECONDS, SLOW_FACTOR * self._longest_wait):
+                self._slow = SlowData(silent, self._longest_wait, self.beat.step)
+            self._longest_wait = max(self._longest_wait, silent)
+        self._has_trained = self._has_trained or phase in ("trace", "step")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlflow_resilience.core.capability import Capabilities
-from mlflow_resilience.core.fault import Position
+from mlflow_resilience.core.fault import Fault, Position
 from mlflow_resilience.core.judge import Judge
+from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.redaction import redact
+from mlflow_resilience.notify import arm
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.process import identity
 from mlflow_resilience.supervisor import kernel
@@ -65,6 +68,7 @@ def supervise(plan: Plan, view: View) -> Result:
 def _opened(plan: Plan, view: View, folder: JobFolder) -> Iterator[Job]:
     lease = folder.lease("supervisor")
     assert lease is not None, "a new job's folder cannot have an owner"
+    arm(folder, plan.policy.notify)
     kernel.adopt_orphans()
     with lease, Signals() as signals, contextlib.closing(folder.open_journal()) as journal:
         job = Job(plan, view, folder, journal, signals)
@@ -85,6 +89,8 @@ class _Supervisor:
         self._job.sender.keep()
         end = self._without_tracking() or self._work()
         self._close("FINISHED" if end.exit_code == FINISHED else "KILLED" if end.outcome == "preempted" else "FAILED")
+        if end.exit_code != FINISHED:
+            self._tell_lost()
         self._hand_over_output()
         self._job.journal.append("job_ended", durable=True, outcome=end.outcome, exit_code=end.exit_code, text=end.text)
         self._following.look()
@@ -104,6 +110,7 @@ class _Supervisor:
             after = self._one_worker()
             if isinstance(after, _End):
                 return after
+            self._job.journal.append("mark", mark="judged", at=time.time(), attempt=self._following.log.attempt)
             deadline = time.monotonic() + after.delay
             while (left := deadline - time.monotonic()) > 0 and not self._is_to_end():
                 self._job.wait(min(left, 0.5))
@@ -115,6 +122,7 @@ class _Supervisor:
         self._following.recent_decision = None
         opened = self._following.log.attempt
         number = self._following.log.current
+        self._job.journal.append("mark", mark="started", at=time.time(), attempt=number)
         try:
             worker = Worker(self._plan.command, self._environ(number))
         except OSError as error:
@@ -144,6 +152,7 @@ class _Supervisor:
         return self._after_death(ended)
 
     def _after_death(self, ended: Ended) -> _End | _Again:
+        self._judge.policy = self._policy()
         fault = ended.fault(self._following.step, self._following.epoch, begun=self._following.log.is_open)
         decision = self._judge.judge(fault, Capabilities(new_process=True))
         self._following.look()
@@ -153,13 +162,47 @@ class _Supervisor:
             return _End("preempted", PREEMPTED, decision.text)
         return _End("failed", FAILED, decision.text)
 
+    def _policy(self) -> Policy:
+        """Ours; where our command is a recipe with parameters of its own, no more than those allow either."""
+        ours, told = self._plan.policy, self._following.config
+        lost = [seconds for seconds in (ours.max_lost_time, told.get("max_lost_time")) if seconds is not None]
+        return replace(
+            ours,
+            recover=ours.recover and bool(told.get("recover", True)),
+            max_attempts=min(ours.max_attempts, int(told.get("max_attempts") or ours.max_attempts)),
+            max_lost_time=min(lost, default=None),
+        )
+
     def _is_to_end(self) -> bool:
         return self._job.stop.reason is not None or self._job.refusal is not None
 
     def _stopped(self) -> _End:
         if self._job.refusal is not None:
             return _End("failed", USAGE, self._job.refusal)
+        self._tell_interruption()
         return _End("preempted", PREEMPTED, f"stopped by {self._job.stop.reason}; the same command goes on with it")
+
+    def _tell_interruption(self) -> None:
+        """The attempt of a worker that left without a word of its own has its fault too."""
+        if self._following.log.is_open:
+            name = self._job.folder.read_stop() or "SIGTERM"
+            fault = Fault(
+                exception=name,
+                message=f"stopped by {self._job.stop.reason}",
+                phase="process",
+                position=self._position(),
+                signal=int(signal.Signals[name]),
+                time=time.time(),
+            )
+            self._judge.judge(fault, Capabilities())
+
+    def _tell_lost(self) -> None:
+        """What the job had done beyond its newest checkpoint, where it ends without having finished."""
+        following = self._following
+        steps = following.step - following.saved
+        if following.log.attempt and steps > 0:
+            seconds = max(0.0, time.time() - following.log.last_reached(following.saved))
+            self._job.journal.append("lost", attempt=following.log.attempt, seconds=seconds, steps=steps)
 
     def _close(self, status: str) -> None:
         if self._following.log.is_open:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from mlflow_resilience.spool import outage
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking.continuing import Continuing
 from mlflow_resilience.tracking.heartbeat import TAG, now
@@ -38,9 +39,10 @@ class Executor:
 
     def connect(self, failures: int) -> None:
         """Open the store, if it is not open. What is refused again and again will never work."""
-        if self._link is not None:
-            return
         try:
+            outage.meet(self._folder.path)
+            if self._link is not None:
+                return
             self._link = connect(self._folder, self._state, self._is_alive)
         except Exception as error:
             refusal = judge(error)
@@ -107,7 +109,8 @@ class Executor:
         return True
 
     def _is_alive(self) -> bool:
-        return not self._ending and not self._scout.ended and self._scout.is_owner_alive()
+        out = outage.is_on(self._folder.path)
+        return not out and not self._ending and not self._scout.ended and self._scout.is_owner_alive()
 
     def _publish(self) -> None:
         if (run_id := self._state.run_id) is not None:

@@ -30,6 +30,8 @@ def counts(record: JobRecord) -> dict[str, Any]:
     tags: dict[str, Any] = {"resilience.attempts": len(record.attempts), "resilience.faults": len(record.faults)}
     if record.failure_classes:
         tags["resilience.failure_classes"] = ",".join(record.failure_classes)
+    if any(each.fault.get("simulated") for each in record.faults):
+        tags["resilience.fault_simulated"] = "true"
     return {**tags, **lineage(record)}
 
 

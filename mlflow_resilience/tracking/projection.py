@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from mlflow_resilience import forensics
 from mlflow_resilience.spool.codec import Entry
 from mlflow_resilience.spool.curve import Point
 from mlflow_resilience.spool.record import AttemptRecord, JobRecord, points_of
@@ -192,7 +193,11 @@ class Projection:
         if not fault.in_place:
             tags.append(SetTags(fault.attempt, job_tags.fault(fault)))
         text, path = documents.exception_file(self.record, fault)
-        return [*tags, SendText("job", text, path)]
+        files: list[Operation] = [SendText("job", text, path)]
+        if forensics.concerns(fault):
+            page = f"{documents.FOLDER}/forensics/fault-{fault.number:02d}.md"
+            files.append(SendText("job", forensics.document(self.record, fault), page))
+        return [*tags, *files]
 
     def _on_decision(self, entry: Entry) -> list[Operation]:
         fault = next((each for each in reversed(self.record.faults) if each.decision is entry), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,16 +13,19 @@ from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Phase, Position
 from mlflow_resilience.errors import Divergence
-from mlflow_resilience.training import batches, boundary, build, learning_rate, randomness, state
+from mlflow_resilience.training import boundary, build, epoch_iterator, learning_rate, randomness, state
 from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.callbacks import Closing, Opening
 from mlflow_resilience.training.data_position import DataPosition
+from mlflow_resilience.training.health import Finding, Health
 from mlflow_resilience.training.packing import pack, unpack
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.py_dataset import Given
 from mlflow_resilience.training.records import Bad
+from mlflow_resilience.training.signs import Signs
+from mlflow_resilience.training.snapshots import Snapshots
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.step import Step
 from mlflow_resilience.training.watch import Watch
@@ -61,6 +63,9 @@ class Attempt:
         if plan.validation:
             self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume, plan.given_validation)
         self.boundary: Boundary
+        self.signs: Signs
+        self._health = Health(self._meta.get("losses", {}) if self._meta is not None else {})
+        self._snapshots = Snapshots(self.model)
         self._held: dict[str, Any] | None = None  # the snapshot that validation may be left with
         self._held_validation: DataPosition | None = None
         self._data = self.feed.now()  # the position at the last boundary: Keras's loop runs ahead of the steps
@@ -70,7 +75,7 @@ class Attempt:
     def run(self) -> keras.callbacks.History:
         """Train to the end. Whatever is raised in training comes out as it is."""
         plan, meta = self.plan, self._meta
-        batches.install()
+        epoch_iterator.install()
         randomness.restore(self._origin)
         arguments = dict(plan.arguments)
         if self.validation is not None:
@@ -95,7 +100,8 @@ class Attempt:
         # What the first step would create must be there to be restored.
         self.watch.begun(whole=build.build(self.model, self.feed.element_spec))
         self.boundary = Boundary(self.model)
-        boundary.hold_updates(self.model, self.boundary)
+        self.signs = Signs(self.model)
+        boundary.hold_updates(self.model, self.boundary, self.signs)
         self.model.train_function = Step(self.model, self, self.model.train_function)
         self.enter("start")
         meta = self._meta
@@ -140,6 +146,7 @@ class Attempt:
         self.watch.quarantined(bad, self.next_step())
 
     def traced(self, function: Any) -> None:
+        self._snapshots.forget()
         self.watch.traced(function)
 
     def in_force(self, decision: Decision) -> None:
@@ -152,14 +159,17 @@ class Attempt:
 
     def step_ended(self, logs: dict[str, Any]) -> None:
         self.logs = {name: float(value) for name, value in logs.items()}
-        self._refuse_divergence()
+        signs = self.signs.take()
+        found = self._health.look(self.logs, signs, self.signs, self.position.global_step)
+        if found is not None:
+            self._refuse(found)
         self._data = self.feed.now()
         self.at_boundary = True
-        self.watch.stepped(self.position, self.logs)
+        self.watch.stepped(self.position, self.logs, signs[-1].norm if signs else None)
         self.watch.boundary(self, epoch_end=False)
 
     def validation_begun(self) -> None:
-        self._held = state.snapshot(self.model)
+        self._held = self._snapshots.take()
         if self.validation is not None:
             self._held_validation = _between(self.validation.now())
         self.enter("validation")
@@ -184,20 +194,23 @@ class Attempt:
         if broken:
             raise Divergence(f"{min(broken)} holds values that are not finite after the last step")
 
-    def _refuse_divergence(self) -> None:
-        for name, value in self.logs.items():
-            if name == "loss" and not math.isfinite(value):
-                done = self.position.global_step
-                self.position = replace(self.position, global_step=done - 1, step=self.position.step - 1)  # it is void
-                self.phase = "step"
-                raise Divergence(f"the loss is {value} after step {done}")
+    def _refuse(self, found: Finding) -> None:
+        """Training stands again where it stood before the step that was found void; a suspicion may be dropped."""
+        error, done, phase = Divergence(found.text), self.position, self.phase
+        undone = done.global_step + 1 - found.step
+        self.position = replace(done, global_step=found.step - 1, step=done.step - undone)
+        self.phase = "step"
+        if found.certain or self.watch.recoverable(error):
+            raise error
+        self._health.accept(found)
+        self.position, self.phase = done, phase
 
     # -- the training state ------------------------------------------------------------------------------------------
 
     def capture(self) -> TrainingState:
         """The training state at the last boundary. Costs a snapshot; anything else is small."""
         arrays: dict[str, Any] = {}
-        tensors = dict(self._held) if self._held is not None else state.snapshot(self.model)
+        tensors = dict(self._held) if self._held is not None else self._snapshots.take()
         meta = {
             "position": dataclasses.asdict(self.position),
             "data": {
@@ -208,6 +221,7 @@ class Attempt:
             "random": randomness.capture(),
             "callbacks": self._callbacks.capture(arrays),
             "logs": self.logs,
+            "losses": self._health.history.to_dict(),
             "stop_training": bool(self.model.stop_training),
             "settings": self.settings.to_dict(),
             "first_step": self.plan.first_step,

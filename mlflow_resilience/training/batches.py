@@ -2,27 +2,31 @@
 
 A position in the data is a count: how many iterators were made of the pipeline (each draws the shuffle's next seed),
 and how many batches were taken from the newest one. It is found again by making as many iterators on a pipeline that is
-new, and taking as many batches. The training itself stays Keras's: `Feed` is a data adapter, which `fit` accepts in
-place of the data, and `PositionedEpochIterator` is Keras's epoch iterator able to begin in the middle of an epoch.
+new, and taking as many batches, or from an anchor on the rest of them. The training itself stays Keras's: `Feed` is a
+data adapter, which `fit` accepts in place of the data.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from mlflow_resilience.training import pipeline, pristine, randomness
+from mlflow_resilience.training.anchor import Anchors
 from mlflow_resilience.training.cursor import Cursor
-from mlflow_resilience.training.data_position import DataPosition, is_marked
+from mlflow_resilience.training.data_position import DataPosition, is_marked, mark
 from mlflow_resilience.training.py_dataset import Given
+
+if TYPE_CHECKING:
+    from mlflow_resilience.training.epoch_iterator import PositionedEpochIterator
 
 
 class Feed(DataAdapter):
@@ -50,6 +54,8 @@ class Feed(DataAdapter):
         self.differs: Callable[[], None] = lambda: None  # told when the data found again is not what was read before
         self._adapter: DataAdapter | None = None
         self._fresh = True
+        self.anchors = Anchors()
+        self._batch: tuple[int, int] | None = None  # bytes and records of one
         self._given = given  # a PyDataset as the script made it
         if given is not None:
             given.reset(arguments["x"])
@@ -130,10 +136,26 @@ class Feed(DataAdapter):
         self.position.iterators += 1
         self.position.taken = 0
         self.position.exhausted = False
+        self.position.anchor = None
+        self.anchors.opened()
         if self._calls_python:
             self.position.random = _python_random()
         self.position.variables = [variable.numpy() for variable in self._variables]
         return Cursor(dataset)
+
+    def take(self, cursor: Cursor) -> Any:
+        """The next batch to train, as :meth:`Cursor.next` gives it."""
+        if self.position.taken and cursor.records is None and self._batch is not None:
+            state = self.anchors.lay(cursor.iterator, self.arguments["x"], *self._batch)
+            if state is not None:
+                self.position.anchor = {"taken": self.position.taken, "state": state}
+        batch = cursor.next()
+        if batch is not None:
+            self._batch = self._batch or _size(batch)
+            if self.position.taken == 0 or self._is_anchor(self.position.taken):
+                self.position.mark = mark(self.position, batch)
+        self.position.taken += 1
+        return batch
 
     def find(self, dataset: Any, start: DataPosition) -> Cursor | None:
         """The iterator that was current at ``start``, as far on as it was then."""
@@ -152,11 +174,12 @@ class Feed(DataAdapter):
         for variable, value in zip(self._variables, start.variables, strict=True):
             variable.assign(value)
         cursor = self.open(dataset)
+        self.position.anchor = start.anchor
         try:
-            for number in range(start.taken):
+            for number in range(cursor.go_to(start.anchor), start.taken):
                 batch = cursor.next()
-                if number == 0:
-                    self._compare_batch(start.iterators, batch)
+                if self._is_marked(start.iterators, number):
+                    self._compare_batch(batch)
         except tf.errors.OutOfRangeError:
             pass  # of validation data Keras asks once too often
         except tf.errors.OpError:  # of a batch whose bad records were left out before
@@ -167,17 +190,20 @@ class Feed(DataAdapter):
 
     def _compare(self, number: int, iterator: Any) -> None:
         """Look whether an earlier iterator gives what it gave. Python code is not asked: it would draw ahead."""
-        if self._is_marked(number) and not (self.is_python or self._variables):
+        if self._is_marked(number, 0) and not (self.is_python or self._variables):
             with contextlib.suppress(tf.errors.OpError, StopIteration):
-                self._compare_batch(number, iterator.get_next())
+                self._compare_batch(iterator.get_next())
 
-    def _compare_batch(self, number: int, batch: Any) -> None:
-        if self._is_marked(number) and not is_marked(self.position.mark or {}, batch):
+    def _compare_batch(self, batch: Any) -> None:
+        if not is_marked(self.position.mark or {}, batch):
             self.differs()
 
-    def _is_marked(self, number: int) -> bool:
+    def _is_marked(self, iterator: int, taken: int) -> bool:
         mark = self.position.mark
-        return self.training and mark is not None and mark["iterator"] == number
+        return self.training and mark is not None and (mark["iterator"], mark.get("taken", 0)) == (iterator, taken)
+
+    def _is_anchor(self, taken: int) -> bool:
+        return self.position.anchor is not None and self.position.anchor["taken"] == taken
 
     def _changed(self) -> dict[str, Any]:
         return self._given.changed(self.py_dataset) if self._given is not None else {}
@@ -187,87 +213,19 @@ class Feed(DataAdapter):
             randomness.restore(start.random, only=_PYTHON)
 
 
+def _size(batch: Any) -> tuple[int, int]:
+    """Bytes of a batch, and its records."""
+    arrays = [np.asarray(tensor) for tensor in tf.nest.flatten(batch, expand_composites=True)]
+    texts = sum(sum(map(len, array.ravel())) for array in arrays if array.dtype == object)
+    return texts + sum(array.nbytes for array in arrays), max((len(array) for array in arrays if array.ndim), default=1)
+
+
 _PYTHON = ("python", "numpy")
 
 
 def _python_random() -> dict[str, Any]:
     whole = randomness.capture()
     return {name: whole[name] for name in _PYTHON}
-
-
-class PositionedEpochIterator(keras_trainer.TFEpochIterator):
-    """Keras's epoch iterator, able to begin in the middle of an epoch. Without a `Feed` it is the original."""
-
-    def reset(self) -> None:
-        super().reset()
-        feed = self.data_adapter
-        if isinstance(feed, Feed) and feed.start is not None and feed.start.num_batches is not None:
-            self._num_batches = feed.start.num_batches
-            self._steps_seen = feed.start.steps_seen
-
-    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
-        if not isinstance(self.data_adapter, Feed):
-            yield from super()._enumerate_iterator()
-            return
-        feed = self.data_adapter
-        feed.loop = self
-        feed.on_epoch_begin()
-        start = feed.start or DataPosition()
-        if feed.start is not None:
-            self._current_iterator = feed.find(self._distributed_dataset, start)
-            feed.recall = start.step > 0
-            feed.start = None
-        stride = self.steps_per_execution
-        bound = self.steps_per_epoch or self._num_batches or -1
-        if bound <= 0:
-            yield from self._unbounded(feed, start.step, stride)
-        else:
-            yield from self._bounded(feed, start.step, bound, stride)
-        feed.on_epoch_end()
-
-    # The two loops follow Keras's own to the letter, but for their first step and for counting: which iterators are
-    # made, and when, decides the shuffle's seeds.
-    def _bounded(self, feed: Feed, first: int, bound: int, stride: int) -> Iterator[tuple[int, int, Any]]:
-        if self._current_iterator is None or (self.steps_per_epoch is None and first == 0):
-            self._current_iterator = feed.open(self._distributed_dataset)
-            self._steps_seen = 0
-        if first:
-            yield self._step(feed, first - stride, stride, self._current_iterator)  # already done: see `recall`
-        for step in range(first, bound, stride):
-            if self._num_batches and self._steps_seen >= self._num_batches:
-                if self.steps_per_epoch:
-                    self._interrupted_warning()
-                break
-            self._steps_seen += stride
-            yield self._step(feed, step, stride, self._current_iterator)
-        if self._num_batches and self._steps_seen >= self._num_batches:
-            self._current_iterator = feed.open(self._distributed_dataset)
-            self._steps_seen = 0
-
-    def _unbounded(self, feed: Feed, first: int, stride: int) -> Iterator[tuple[int, int, Any]]:
-        cursor = self._current_iterator if first else None
-        if cursor is None:
-            cursor = feed.open(self._distributed_dataset)
-        step = max(first - stride, 0)  # the last step of a resume is already done: see `recall`
-        while True:
-            self._steps_seen = step + stride
-            yield self._step(feed, step, stride, cursor)
-            step += stride
-
-    def _step(self, feed: Feed, step: int, stride: int, cursor: Any) -> tuple[int, int, Any]:
-        feed.position.step = step + stride
-        feed.position.num_batches = self._num_batches
-        feed.position.steps_seen = self._steps_seen
-        if not feed.training:
-            feed.position.taken += stride
-        if feed.training:
-            return step, step + stride - 1, cursor
-        return step, step + stride - 1, cursor.iterator if isinstance(cursor, Cursor) else cursor
-
-
-def install() -> None:
-    """Let `fit` use the positioned iterator. It acts as Keras's own for every call that was not given a `Feed`."""
-    keras_trainer.TFEpochIterator = PositionedEpochIterator
 
 
 def renewed(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from mlflow_resilience.training.signs import Signs
 from mlflow_resilience.training.state import GROUPS, optimizers, value_of, variables
 
 #: Optimiser variables of more elements are slots, which only an update changes.
@@ -55,10 +56,10 @@ class Boundary:
         return {id(variable): value for variable, value in zip(self.watched, self._values[1:], strict=True)}
 
 
-def hold_updates(model: keras.Model, boundary: Boundary) -> None:
-    """Let the optimisers' updates begin only once every gradient exists, and count that they did."""
+def hold_updates(model: keras.Model, boundary: Boundary, signs: Signs) -> None:
+    """Let the optimisers' updates begin only once every gradient exists; count that they did, and measure them."""
     for optimizer in optimizers(model):
-        _hold(optimizer, boundary.updates_begun)
+        _hold(optimizer, boundary.updates_begun, signs)
 
 
 def release_updates(model: keras.Model) -> None:
@@ -67,7 +68,7 @@ def release_updates(model: keras.Model) -> None:
         vars(optimizer).pop("apply", None)
 
 
-def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable) -> None:
+def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable, signs: Signs) -> None:
     original = type(optimizer).apply
 
     def apply(grads: Any, trainable_variables: Any = None) -> Any:
@@ -77,6 +78,8 @@ def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable) -> None:
             mark = begun.assign_add(1, read_value=False)
         with tf.control_dependencies([mark] if mark is not None else []):
             grads = [gradient if gradient is None else _same(gradient) for gradient in grads]
+        if present:
+            signs.measure(optimizer, present)
         return original(optimizer, grads, trainable_variables)
 
     optimizer.apply = apply

@@ -14,7 +14,8 @@ def in_words(model: keras.Model, before: Settings, after: Settings, step: int) -
     if after.accumulation != before.accumulation:
         reason = microbatch.changes_result(model)
         effect = f"the result changes, since {reason}" if reason else "equal but for rounding"
-        lines.append(f"batches trained in {after.accumulation} pieces from step {step + 1}: {effect}")
+        how = f"in {after.accumulation} pieces" if after.accumulation > 1 else "whole again"
+        lines.append(f"batches trained {how} from step {step + 1}: {effect}")
     if after.learning_rate_scale != before.learning_rate_scale:
         lines.append(f"learning rate times {after.learning_rate_scale:g} from step {step + 1}")
     left_out = sorted(set(after.skipped_batches) - set(before.skipped_batches))

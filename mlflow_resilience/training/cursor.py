@@ -6,7 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mlflow_resilience.training import pristine
+from mlflow_resilience.training import anchor, pristine
+from mlflow_resilience.training.anchor import Anchor
 from mlflow_resilience.training.data_position import DataPosition
 from mlflow_resilience.training.records import Records
 
@@ -32,14 +33,27 @@ class Cursor:
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
 
+    def go_to(self, laid: Anchor | None) -> int:
+        """From its beginning, go to where the anchor was laid; how many batches have been taken there.
+
+        Without an anchor, or where it was laid in another pipeline, that is the beginning.
+        """
+        if laid is None:
+            return 0
+        try:
+            anchor.restore(iter(self._copy()), laid)  # one that does not fit would leave the shuffle's seeds moved on
+        except (anchor.NotRestored, pristine.NotCopyable):
+            return 0
+        return anchor.restore(self.iterator, laid)
+
     def reopen(self, position: DataPosition) -> None:
         """Stand again where ``position`` says, on a pipeline that is as new. Raises pristine.NotCopyable."""
-        dataset = pristine.from_graph(pristine.graph_of(self.dataset), self.dataset.element_spec)
+        dataset = self._copy()
         for _ in range(position.iterators - 1):
             iter(dataset)
         self.iterator, self.records = iter(dataset), None
         try:
-            for _ in range(position.taken):
+            for _ in range(self.go_to(position.anchor), position.taken):
                 self.iterator.get_next()
         except tf.errors.OutOfRangeError:
             raise
@@ -49,3 +63,6 @@ class Cursor:
     def go_by_records(self, position: DataPosition) -> None:
         """From the batch at ``position`` on, take what can be read. Raises NoRecords or pristine.NotCopyable."""
         self.records = Records(self.dataset, iterators=position.iterators, taken=position.taken)
+
+    def _copy(self) -> tf.data.Dataset:
+        return pristine.from_graph(pristine.graph_of(self.dataset), self.dataset.element_spec)

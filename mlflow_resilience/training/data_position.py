@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-#: Which iterator it was that gave a batch first, and the batch's digest: what is found again can be compared.
+from mlflow_resilience.training.anchor import Anchor
+
+#: Of which iterator a batch was, the how manieth (from 0), and its digest: what is found again can be compared.
 Mark = dict[str, Any]
 _LOOKED_AT = 8192  # elements of each tensor
 
@@ -28,11 +30,12 @@ class DataPosition:
     variables: list[Any] = field(default_factory=list)  # that the pipeline uses, likewise
     attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began
     mark: Mark | None = None
+    anchor: Anchor | None = None  # of the current iterator, when there is one
 
 
 def mark(position: DataPosition, batch: Any) -> Mark:
-    """The mark that the first batch of the current iterator is."""
-    return {"iterator": position.iterators, "batch": _digest(batch)}
+    """The mark that ``batch`` is, when ``position`` is the one before it was taken."""
+    return {"iterator": position.iterators, "taken": position.taken, "batch": _digest(batch)}
 
 
 def is_marked(mark: Mark, batch: Any) -> bool:

@@ -19,9 +19,13 @@ from mlflow_resilience.core.schedule import Kept, Moment, Retention, Schedule
 from mlflow_resilience.training import checkpoint
 from mlflow_resilience.training.checkpoint import Checkpoint
 from mlflow_resilience.training.export import Exporter
-from mlflow_resilience.training.saver import Request, Saver
+from mlflow_resilience.training.saver import Cost, Request, Saver
 from mlflow_resilience.training.shelf import Shelf
 from mlflow_resilience.training.state import TrainingState
+
+#: A write may take such a share of the time since the last one, and no more seconds than that: until it is on disk, a
+#: death costs the steps before it.
+_SPREAD, _LONGEST = 0.5, 2.0
 
 
 class Keeper:
@@ -54,6 +58,7 @@ class Keeper:
         self._saver = Saver(folder, self._saved, self._not_saved)
         self._shelf = Shelf(folder, self._say)
         self._at = {"local": (Position(), time.monotonic()), "logged": (Position(), time.monotonic())}
+        self._last_save: float | None = None
         self._cost: dict[str, float | None] = {"local": None, "logged": None}
         self._logged_models = logged_models(earlier)
 
@@ -74,13 +79,15 @@ class Keeper:
         """An attempt starts at ``position``: what is saved there is saved already."""
         now = time.monotonic()
         self._at = {tier: (position, now) for tier in self._at}
+        self._last_save = None
 
     def due(self, position: Position, *, epoch_end: bool) -> bool:
         """Whether a snapshot is to be taken at this boundary. While a write is under way, none is."""
         self._tell_failures()
-        if self._saver.busy:
-            return False
-        return self._is_due("local", position, epoch_end) or self._is_due("logged", position, epoch_end)
+        due = self._is_due("local", position, epoch_end) or self._is_due("logged", position, epoch_end)
+        if due:
+            self._saver.hurry()
+        return due and not self._saver.busy
 
     def save(
         self, capture: Callable[[], TrainingState], attempt: int, *, epoch_end: bool, logs: dict[str, float]
@@ -91,7 +98,8 @@ class Keeper:
         position = Position(**state.meta["position"])
         publish = self._is_due("logged", position, epoch_end)
         state.meta.update(attempt=attempt, metrics=logs, changes=self._changes())
-        self._saver.save(Request(state=state, publish=publish, stall=time.perf_counter() - started))
+        stall = time.perf_counter() - started
+        self._saver.save(Request(state=state, publish=publish, stall=stall, time=self._time_to_write()))
         for tier in ("local", "logged") if publish else ("local",):
             self._at[tier] = (position, time.monotonic())
 
@@ -145,6 +153,11 @@ class Keeper:
                 return
             self._failed(error, position)
 
+    def _time_to_write(self) -> float:
+        """Seconds over which a write may be spread: the next is expected after as long as since the last."""
+        last, self._last_save = self._last_save, time.monotonic()
+        return 0.0 if last is None else min(_SPREAD * (self._last_save - last), _LONGEST)
+
     def _is_due(self, tier: str, position: Position, epoch_end: bool) -> bool:
         if tier == "logged" and self._exporter is None:
             return False
@@ -160,9 +173,9 @@ class Keeper:
 
     # -- on the saver's thread ---------------------------------------------------------------------------------------
 
-    def _saved(self, request: Request, written: Checkpoint, seconds: float) -> None:
+    def _saved(self, request: Request, written: Checkpoint, cost: Cost) -> None:
         # What the write takes from the training on a shared processor counts as well as the stall.
-        self._cost["local"] = request.stall + seconds
+        self._cost["local"] = request.stall + cost.processor
         self._journal.append(
             "checkpoint",
             durable=True,
@@ -173,7 +186,7 @@ class Keeper:
             path=str(written.path),
             bytes=written.bytes,
             stall_ms=round(request.stall * 1000, 3),
-            write_ms=round(seconds * 1000, 3),
+            write_ms=round(cost.wall * 1000, 3),
         )
         if request.publish and self._exporter is not None:
             self._publish(self._exporter, request, written)

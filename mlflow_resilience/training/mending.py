@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -13,7 +14,7 @@ from mlflow_resilience.core.text import clean
 from mlflow_resilience.training import pristine
 from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import DataPosition
-from mlflow_resilience.training.records import Bad, NoRecords, batch_size
+from mlflow_resilience.training.records import Bad, NoRecords, batch_size, identities
 
 
 def asks(decision: Decision, action: type[Action]) -> bool:
@@ -36,6 +37,17 @@ def mend_data(cursor: Cursor, position: DataPosition, decision: Decision) -> Non
         cursor.go_by_records(position)
     else:
         cursor.reopen(position)
+
+
+def named(cursor: Cursor, position: DataPosition, bad: list[Bad]) -> list[Bad]:
+    """The same records by what they are made of (a path, a number), where their pipeline tells."""
+    if not bad:
+        return bad
+    try:
+        names = identities(cursor.dataset, iterators=position.iterators, indices=[each.index for each in bad])
+    except (NoRecords, pristine.NotCopyable, tf.errors.OpError, ValueError, AttributeError):
+        return bad
+    return [replace(each, identity=names.get(each.index, each.identity)) for each in bad]
 
 
 def without_bad(model: keras.Model, batch: Any, first: int) -> tuple[Any, list[Bad]]:

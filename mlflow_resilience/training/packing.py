@@ -80,7 +80,8 @@ def _function(name: str) -> Any:
 def _pack_array(value: np.ndarray, arrays: dict[str, np.ndarray], name: str) -> dict[str, str]:
     if value.dtype.kind not in "biuf":
         _refuse(value, name)
-    arrays[name] = np.array(value)  # a copy: the owner may go on writing into it
+    writable = value.flags.writeable or not value.flags.owndata
+    arrays[name] = np.array(value) if writable else value  # a copy: the owner may go on writing into it
     return {_ARRAY: name}
 
 

@@ -8,6 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from mlflow_resilience.training import pristine
+
+_AUTOTUNED = 16  # elements that a stage is taken to hold when tf.data sizes its buffer, which it does not tell
+#: Stages with buffers of their own, within the function of another.
+_BUFFERS = frozenset({"ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2", "CacheDatasetV2", "MemoryCache"})
+_DRAWING = ("Shuffle", "Random")
+_SMALL = 16 << 20  # bytes: a pipeline of more is not written out to be looked at
 _PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"})
 
 
@@ -15,12 +22,14 @@ _PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDatas
 class Stage:
     """One stage: its kind (``ParallelMap``), whether it works on elements in parallel, and the ops of its functions.
 
-    ``ordered`` is False where the stage was told not to keep the order of its elements.
+    ``ordered`` is False where the stage was told not to keep the order of its elements, ``seeded`` where it draws from
+    a seed that another process would not draw.
     """
 
     kind: str
     parallel: bool
     ordered: bool
+    seeded: bool
     ops: frozenset[str]
 
 
@@ -47,6 +56,30 @@ def variables(dataset: Any) -> list[tf.Variable]:
     return list({id(variable): variable for variable in found}.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """How many records, and how many whole batches, the buffers of a pipeline may hold at once."""
+
+    records: int
+    batches: int
+
+
+def held(dataset: Any) -> Held | None:
+    """What the buffers of a pipeline may hold; None where that has no bound that could be told from outside."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return None
+    records = batches = 0
+    for each in _walk(dataset):
+        kind, buffer = _kind(each), _buffer(each)
+        if kind == "Cache" or buffer is None or _ops(each) & _BUFFERS:
+            return None
+        if any(_kind(below).endswith("Batch") for below in _walk(each)):
+            batches += buffer
+        else:
+            records += buffer
+    return Held(records=records, batches=batches)
+
+
 def stands_for(copy: Any, original: tf.data.Dataset) -> Any:
     """``copy`` was made from the graph of ``original``: it has no objects that could be looked at."""
     copy._mlflow_resilience_original = getattr(original, "_mlflow_resilience_original", original)
@@ -63,21 +96,59 @@ def _walk(dataset: Any) -> Iterator[Any]:
             waiting.extend(each._inputs())
 
 
+def _buffer(dataset: Any) -> int | None:
+    """How many elements a stage may hold; None where that is not known."""
+    if hasattr(dataset, "_buffer_size"):
+        size = int(tf.get_static_value(dataset._buffer_size) or _AUTOTUNED)
+        return _AUTOTUNED if size == tf.data.AUTOTUNE else size if size > 0 else None
+    return _AUTOTUNED if getattr(dataset, "_num_parallel_calls", None) is not None else 0
+
+
+def _kind(dataset: Any) -> str:
+    return type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2")
+
+
 def _stage(dataset: Any) -> Stage:
-    kind = type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2")
+    kind = _kind(dataset)
     calls = getattr(dataset, "_num_parallel_calls", None)
     return Stage(
         kind=kind,
         parallel=calls is not None or kind.startswith("Parallel"),
-        ordered=str(getattr(dataset, "_deterministic", "default")).lower() != "false",
+        ordered=_is_ordered(dataset, kind),
+        seeded=kind not in _DRAWING or any(_seeds(dataset)),
         ops=_ops(dataset),
     )
 
 
+def _is_ordered(dataset: Any, kind: str) -> bool:
+    said = str(getattr(dataset, "_deterministic", "default")).lower()
+    nodes = list(_nodes(dataset))
+    if kind == "ParallelInterleave" and _bytes_given(dataset) < _SMALL:
+        nodes += _nodes_of(pristine.graph_of(dataset))  # its objects do not tell
+    return said != "false" and not any(node.attr["deterministic"].s == b"false" for node in nodes)
+
+
+def _seeds(dataset: Any) -> list[int]:
+    """A stage's two seeds: both 0 where neither it nor TensorFlow was given one."""
+    return [int(tf.get_static_value(getattr(dataset, name, None)) or 0) for name in ("_seed", "_seed2")]
+
+
+def _bytes_given(dataset: Any) -> int:
+    """What the tensors take that the pipeline was made of."""
+    sources = [tensor for each in _walk(dataset) for tensor in getattr(each, "_tensors", [])]
+    return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in sources)
+
+
 def _ops(dataset: Any) -> frozenset[str]:
-    found: set[str] = set()
+    return frozenset(node.op for node in _nodes(dataset))
+
+
+def _nodes(dataset: Any) -> Iterator[Any]:
     for function in dataset._functions():
-        graph = function.function.graph.as_graph_def()
-        found.update(node.op for node in graph.node)
-        found.update(node.op for called in graph.library.function for node in called.node_def)
-    return frozenset(found)
+        yield from _nodes_of(function.function.graph.as_graph_def())
+
+
+def _nodes_of(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for called in graph.library.function:
+        yield from called.node_def

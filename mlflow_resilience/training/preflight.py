@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def say(plan: Plan, journal: Journal) -> None:
     """Write down what can be known of this `fit` without running it."""
-    found = reproducible.findings(plan.training["x"])
+    found = [*reproducible.findings(plan.training["x"]), *reproducible.unseeded_order(plan.training)]
     if plan.validation:
         found += reproducible.findings(plan.validation["x"])
     if found:
@@ -36,7 +36,10 @@ def say(plan: Plan, journal: Journal) -> None:
         )
         _event(journal, plan, "callback_state", text, attributes=names)
     if _outlives_epochs(plan):
-        text = "the data's iterator outlives the epoch: to find its place, a resume reads from the beginning again"
+        text = (
+            "the data's iterator outlives the epoch: to find its place, a resume reads from the beginning again, or "
+            "from a minute or so before it where tf.data can store the iterator"
+        )
         _event(journal, plan, "data_replay", text)
     for name in plan.left_out:
         _event(journal, plan, "callback_left_out", f"{name} is left out: two kinds of recovery would undo each other")

@@ -8,8 +8,9 @@ pipeline itself began, and the same shuffles give the same order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,15 @@ class Records:
             return _in_words(next(self._sources), self._index)
         except StopIteration:
             return f"record {self._index} of the epoch"
+
+
+def identities(dataset: tf.data.Dataset, *, iterators: int, indices: Iterable[int]) -> dict[int, str]:
+    """What the records at these places of the epoch's order are made of. Raises NoRecords or pristine.NotCopyable."""
+    graph = pristine.graph_of(dataset)
+    cut = _cut(graph)
+    wanted = set(indices)
+    sources = _opened(graph, cut.sources, _spec_of(graph, cut.sources), iterators)
+    return {i: _in_words(source, i) for i, source in enumerate(islice(sources, max(wanted) + 1)) if i in wanted}
 
 
 def batch_size(graph: tf.compat.v1.GraphDef, element_spec: Any) -> int:

@@ -19,9 +19,9 @@ from mlflow_resilience.training import mending
 from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.cursor import Cursor
-from mlflow_resilience.training.data_position import mark
 from mlflow_resilience.training.microbatch import in_pieces
 from mlflow_resilience.training.records import Bad
+from mlflow_resilience.training.signs import Signs
 
 
 class Surroundings(Protocol):
@@ -29,6 +29,7 @@ class Surroundings(Protocol):
 
     settings: Settings
     boundary: Boundary
+    signs: Signs
     feed: Feed
 
     def enter(self, phase: Phase) -> None:
@@ -109,28 +110,27 @@ class Step:
                 first = (around.feed.position.taken - 1) * (records(batch) or 0)
                 batch, bad = mending.without_bad(self._model, batch, first)
                 around.boundary.restore()
-                around.quarantined(bad)
+                around.quarantined(mending.named(cursor, around.feed.position, bad))
+
+        def compute() -> Any:
+            nonlocal batch
+            batch = around.before(step, batch)  # a record damaged on purpose is there to be found
+            return self._compute(cursor, batch)
 
         phase: Phase = "step" if self._compiled else "trace"
-        logs = self._guarded(
-            phase, lambda: self._compute(cursor, around.before(step, batch)), mend, lambda: records(batch) or 1
-        )
+        logs = self._guarded(phase, compute, mend, lambda: records(batch) or 1)
         around.advance()
         return logs
 
     def _take(self, cursor: Cursor) -> Any:
         started = time.perf_counter()
         try:
-            batch = cursor.next()
+            batch = self._around.feed.take(cursor)
         except tf.errors.OutOfRangeError:
             self._around.feed.position.exhausted = True
             raise StopIteration from None
         finally:
             self.data_seconds += time.perf_counter() - started
-        position = self._around.feed.position
-        position.taken += 1
-        if position.taken == 1 and batch is not None:
-            position.mark = mark(position, batch)
         if cursor.records is not None and cursor.records.bad:
             bad, cursor.records.bad = cursor.records.bad, []
             self._around.quarantined(bad)
@@ -180,12 +180,13 @@ class Step:
         whole = _fits(batch, cursor.element_spec)
         function = self._compiled.get((pieces, whole))
         if function is not None:
-            logs, after = function(batch)
+            logs, told, after = function(batch)
         else:
             spec = cursor.element_spec if whole else _of_any_size(cursor.element_spec)
             function = self._compiled[pieces, whole] = self._compile(pieces, spec)
-            logs, after = function(batch)
+            logs, told, after = function(batch)
             self._tell_trace(function)
+        self._around.signs.keep(self._around.next_step(), told)
         self._around.boundary.passed(after)
         return logs
 
@@ -194,7 +195,7 @@ class Step:
             self._around.traced(function.get_concrete_function())
 
     def _compile(self, pieces: int, element_spec: Any) -> Callable[[Any], Any]:
-        model, boundary = self._model, self._around.boundary
+        model, boundary, signs = self._model, self._around.boundary, self._around.signs
         strategy = model.distribute_strategy
         train_step = in_pieces(model, pieces)
 
@@ -204,13 +205,14 @@ class Step:
             return reduce_per_replica(outputs, strategy, reduction="auto")
 
         if model.run_eagerly:
-            return lambda data: (model._autoconvert_optionals(one_step)(data), None)
+            eagerly = signs.beside(model._autoconvert_optionals(one_step))
+            return lambda data: (*eagerly(data), None)
         inner = tf.function(one_step, reduce_retracing=True, jit_compile=model.jit_compile)
-        inner = model._autoconvert_optionals(inner)
+        inner = signs.beside(model._autoconvert_optionals(inner))
 
         @tf.autograph.experimental.do_not_convert
         def with_boundary(data: Any) -> Any:
-            return inner(data), boundary.read()
+            return (*inner(data), boundary.read())
 
         return tf.function(with_boundary, input_signature=(element_spec,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,9 +30,9 @@ class Telling:
     def _attempt(self) -> int:
         return self._judge.log.attempt
 
-    def event(self, name: str, text: str, position: Position) -> None:
+    def event(self, name: str, text: str, position: Position, **data: Any) -> None:
         step = position.global_step
-        self._journal.append("event", name=name, attempt=self._attempt, step=step, text=text, data={})
+        self._journal.append("event", name=name, attempt=self._attempt, step=step, text=text, data=data)
 
     def semantic_change(self, text: str, step: int) -> None:
         """From ``step`` on the result is not the one of an undisturbed run, or may not be."""
@@ -61,6 +62,12 @@ class Telling:
         self._journal.append("event", durable=True, **entry, data={"records": records})
         self._judge.log.add({"kind": "event", **entry, "data": {"records": records}})
         self.semantic_change(text, step)
+
+    def step(self, position: Position, logs: dict[str, float], norm: float | None) -> None:
+        """The points of one step. A norm that is not finite belongs to a step that the optimiser skipped."""
+        self.curve(position, logs, "batch/")
+        if norm is not None and math.isfinite(norm):
+            self.curve(position, {"gradient/global_norm": norm})
 
     def curve(self, position: Position, logs: dict[str, float], prefix: str = "") -> None:
         self._points.add(self._attempt, position.global_step, logs, prefix)

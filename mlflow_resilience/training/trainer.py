@@ -13,32 +13,23 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from mlflow_resilience.core.action import Action, FreeDisk, OlderCheckpoint
+from mlflow_resilience.core.action import FreeDisk
 from mlflow_resilience.core.attempt import Settings
 from mlflow_resilience.core.capability import Capabilities
-from mlflow_resilience.core.decision import Decision
+from mlflow_resilience.core.decision import BASES, Decision
 from mlflow_resilience.core.fault import Fault, Phase, Position, describe
-from mlflow_resilience.errors import BadRecords, CheckpointError, Preempted
-from mlflow_resilience.training import (
-    batches,
-    build,
-    checkpoint,
-    environment,
-    learning_rate,
-    lighter,
-    microbatch,
-    preflight,
-    pristine,
-    randomness,
-    reproducible,
-    state,
-)
+from mlflow_resilience.errors import BadRecords, Preempted
+from mlflow_resilience.training import checkpoint, growing, lighter, microbatch, reproducible, state
 from mlflow_resilience.training.attempt import Attempt
 from mlflow_resilience.training.callback_state import CallbackStates
 from mlflow_resilience.training.export import Exporter
+from mlflow_resilience.training.growing import Growth
+from mlflow_resilience.training.memory import Memory
+from mlflow_resilience.training.mending import asks
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.ports import Ports
 from mlflow_resilience.training.records import Bad
+from mlflow_resilience.training.starting import Starting
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.telling import Telling
 
@@ -46,19 +37,22 @@ from mlflow_resilience.training.telling import Telling
 class KerasTrainer:
     """Implements the loop's `Trainer` and the attempts' `Watch` over one call of `fit`."""
 
-    def __init__(self, plan: Plan, ports: Ports, fit: Callable[..., Any]) -> None:
+    def __init__(
+        self, plan: Plan, ports: Ports, fit: Callable[..., Any], *, clean_steps: int = growing.CLEAN_STEPS
+    ) -> None:
         self._plan, self._ports, self._fit = plan, ports, fit
         self._callbacks = CallbackStates(plan.all_callbacks)
         self._attempt: Attempt | None = None
-        self._initial: TrainingState | None = None
-        self._resume: TrainingState | None = None
-        self.exporter: Exporter | None = None
         self.last_metrics: dict[str, float] = {}
         self._batch_size = 1  # of the batch that failed last
         self._tell = Telling(ports.journal, ports.judge, plan.model)
+        self._starting = Starting(plan, ports, self._callbacks, self._tell)
+        self._growth = Growth(clean_steps)
+        self._memory = Memory(ports.judge.memory)
         self._position = plan.start
         self._furthest = 0
-        self._resumed = False
+        self._untouched = True  # no step is done since the last start or restore
+        self._whole = False  # the model is in the state that it is to go on from
         self._phase: Phase = "start"
         self.gate = threading.Lock()  # whoever holds it keeps the next step from beginning
 
@@ -74,32 +68,42 @@ class KerasTrainer:
 
     def prepare(self, decision: Decision | None) -> Position:
         """Make ready to train from the newest state that is whole."""
+        self._untouched, self._whole = True, False
         self._ports.stopwatch.switch("startup" if decision is None else "recovery")
-        self._enter("restore" if decision is not None or self._resume is not None else "start", self._position)
+        self._enter("restore" if decision is not None or self._starting.resume is not None else "start", self._position)
         if decision is None:
-            self._start()
+            self._starting.start()
         else:
-            self._roll_back(decision)
-        resume = self._resume
-        self._position = self._plan.start if resume is None else Position(**resume.meta["position"])
+            self._starting.roll_back(decision)
+        self._position = self._starting.position
         self._attempt = None
         return self._position
 
     def attempt(self) -> keras.callbacks.History:
-        settings = self._ports.judge.settings
-        plan, heavy = lighter.plan(dataclasses.replace(self._plan, resume=self._resume), settings)
+        settings, resume = self._ports.judge.settings, self._starting.resume
+        plan, heavy = lighter.plan(dataclasses.replace(self._plan, resume=resume), settings)
         if heavy is not None:
             self._tell.event("not_lighter", heavy, self._position)
-        held = Settings.from_dict(self._resume.meta["settings"]) if self._resume is not None else Settings()
+        held = Settings.from_dict(resume.meta["settings"]) if resume is not None else Settings()
         self._tell.settings = held
         self._tell.changes(settings, self._position.global_step)
         self._attempt = Attempt(plan, settings, self, self._fit, self._callbacks, held=held)
         self._ports.keeper.restart(self._position)
+        self._growth.disturbed(self._position.global_step)
         try:
             history = self._attempt.run()
         finally:
             self._settle()
         return history
+
+    def make_way(self) -> bool:
+        self._position, self._attempt = self.position, None
+        released = self._memory.release()
+        sizes = {"before_mb": released.before_mb, "after_mb": released.after_mb}
+        leaves = released.grows and self._ports.new_process
+        text = f"{released}: going on in a new process" if leaves else str(released)
+        self._tell.event("memory_released", text, self._position, **sizes)
+        return leaves
 
     def describe(self, error: BaseException) -> Fault:
         return self._describe(error, self._phase, None)
@@ -107,13 +111,15 @@ class KerasTrainer:
     # -- what an attempt tells and asks ------------------------------------------------------------------------------
 
     def begun(self, *, whole: bool) -> None:
-        if whole and self._initial is None and self._position.global_step == self._plan.first_step:
-            self._complete()  # the model could not be built before its data was there
+        if whole and not self._starting.is_complete and self._position.global_step == self._plan.first_step:
+            self._starting.complete()  # the model could not be built before its data was there
 
     def restoring(self, meta: dict[str, Any]) -> AbstractContextManager[None]:
         return self._ports.keeper.restoring(Position(**meta["position"]))
 
     def restored(self, problems: list[str]) -> None:
+        self._whole = True
+        self._starting.resume = None  # as large as the model, and no more needed
         for text in problems:
             self._tell.event("callback_state", text, self.position)
 
@@ -127,10 +133,11 @@ class KerasTrainer:
     def traced(self, function: Any) -> None:
         ops = reproducible.stateful_random_ops(function)
         if ops:
-            self._tell.inexact(ops, self._position, resumed=self._resumed)
+            self._tell.inexact(ops, self._position, resumed=self._starting.resumed)
 
     def entered(self, phase: Phase, position: Position) -> None:
         with self.gate:
+            self._whole = self._whole or (self._starting.resume is None and phase == "data")
             self._enter(phase, position)
         watch = self._ports.stopwatch
         if phase == "data":
@@ -142,12 +149,13 @@ class KerasTrainer:
     def judge(self, error: Exception, phase: Phase, *, batch_size: int | None, in_place: bool) -> Decision:
         self._ports.stopwatch.switch("recovery")
         self._tell.points()
+        self._growth.disturbed(self.position.global_step)
         self._batch_size = batch_size or self._batch_size
         fault = self._describe(error, phase, batch_size)
         return self._ports.judge.in_step(error, fault, self._capabilities(in_place=in_place and not fault.jit))
 
     def in_force(self, decision: Decision) -> Settings:
-        if _asks(decision, FreeDisk):
+        if asks(decision, FreeDisk):
             self._ports.keeper.make_room()
         self._tell.changes(decision.settings, self.position.global_step)
         return decision.settings
@@ -163,9 +171,17 @@ class KerasTrainer:
     def before(self, step: int, batch: Any) -> Any:
         return self._ports.strike(step, batch)
 
-    def stepped(self, position: Position, logs: dict[str, float]) -> None:
+    def recoverable(self, error: Exception) -> bool:
+        fault = self._describe(error, "step", None)
+        decision = self._ports.judge.foresee(fault, self._capabilities(in_place=False))
+        if decision.verdict != "continue":
+            self._tell.event("loss_jump", f"{error}: left as it is, because {BASES[decision.basis]}", self.position)
+        return decision.verdict == "continue"
+
+    def stepped(self, position: Position, logs: dict[str, float], norm: float | None) -> None:
+        self._untouched = False
         self._furthest = max(self._furthest, position.global_step)
-        self._tell.curve(position, logs, "batch/")
+        self._tell.step(position, logs, norm)
 
     def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None:
         self.last_metrics = logs
@@ -190,12 +206,14 @@ class KerasTrainer:
             logs = self.last_metrics if epoch_end else attempt.logs
             keeper.save(attempt.capture, self._ports.judge.log.attempt, epoch_end=epoch_end, logs=logs)
             self._ports.stopwatch.switch(before)
+        if not last:
+            self._grow(attempt)
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     def save_and_leave(self) -> None:
         """Write the state at the last boundary, and wait until it is on disk and handed over for logging."""
-        if self._attempt is not None and self._attempt.at_boundary:
+        if self._attempt is not None and self._attempt.at_boundary and self._whole:
             self._tell.points()
             self._ports.keeper.save_now(self._attempt.capture, self._ports.judge.log.attempt)
         self._settle()
@@ -210,9 +228,19 @@ class KerasTrainer:
         return self._plan.model
 
     @property
+    def exporter(self) -> Exporter | None:
+        """What writes logged models, once the model is whole."""
+        return self._starting.exporter
+
+    @property
     def stands_at_boundary(self) -> bool:
         """Whether training is between two steps, with nothing under way but waiting."""
         return self._attempt is not None and self._attempt.at_boundary and self._phase == "data"
+
+    @property
+    def has_done_nothing(self) -> bool:
+        """Whether training has not come to a step since its last start: there is nothing that would be lost."""
+        return self._untouched and self._phase in ("start", "restore", "trace")
 
     def digest(self) -> str:
         """The digest of the model and its optimiser as they are now."""
@@ -220,59 +248,22 @@ class KerasTrainer:
 
     # -- within ------------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        plan = self._plan
-        whole = build.build(plan.model, build.element_spec(plan.training))
-        plan.origin = {**plan.origin, "python": randomness.capture()["python"]}
-        plan.environment = environment.facts(self._ports.environment)
-        plan.rates = learning_rate.given(plan.model)
-        preflight.say(plan, self._ports.journal)
-        self._resume = self._ports.find_resume()
-        if self._resume is not None:
-            self._resumed = True
-            preflight.say_of_resume(plan, self._resume.meta, self._ports.journal)
-        if whole:
-            self._complete()
-
-    def _complete(self) -> None:
-        """Model and optimiser are whole and nothing is trained yet: what has to be known of that is kept."""
-        plan, model = self._plan, self._plan.model
-        plan.exempt = state.not_finite(model)
-        if self._ports.make_exporter is not None:
-            self.exporter = self._ports.make_exporter()
-        self._ports.keeper.begin(self.exporter, plan.exempt)
-        self._ports.keeper.warn_of_space(state.size(model))
-        if self._resume is None:
-            self._initial = TrainingState(tensors=state.snapshot(model, state.LASTING))
-
-    def _roll_back(self, decision: Decision) -> None:
-        self._ports.keeper.wait()
-        if _asks(decision, OlderCheckpoint):
-            self._ports.keeper.set_newest_aside()
-        found = self._ports.keeper.newest()
-        self._renew_data(self._plan.first_step if found is None else int(found.meta["position"]["global_step"]))
-        if found is not None:
-            self._resume = found
+    def _grow(self, attempt: Attempt) -> None:
+        """Try fewer pieces, when it is time: another attempt, without a fault."""
+        settings, step = self._growth.due(attempt.settings, attempt.position.global_step), attempt.position.global_step
+        if settings is None:
             return
-        self._resume = None
-        if self._initial is None:
-            raise CheckpointError("there is no checkpoint, and the state at the start was not kept")
-        state.restore(self._plan.model, self._initial.tensors, state.LASTING)
-        self._callbacks.reset()
-
-    def _renew_data(self, step: int) -> None:
-        plan = self._plan
-        try:
-            plan.training = batches.renewed(plan.training)
-            plan.validation = batches.renewed(plan.validation) if plan.validation else None
-        except pristine.NotCopyable as error:
-            self._tell.semantic_change(f"the data after the roll-back comes in another order: {error}", step)
+        self._tell.points()
+        reason = f"{self._growth.clean_steps} clean steps: half as many pieces are tried, once"
+        self._ports.judge.change(settings, attempt.position, reason)
+        self._tell.changes(settings, step)
+        attempt.settings = settings
 
     def _capabilities(self, *, in_place: bool) -> Capabilities:
         return Capabilities(
             in_place=in_place,
             new_process=self._ports.new_process,
-            checkpoint=self._initial is not None or self._ports.keeper.has_any,
+            checkpoint=self._starting.has_any,
             exact_split=microbatch.changes_result(self._plan.model) is None,
         )
 
@@ -280,7 +271,7 @@ class KerasTrainer:
         facts: dict[str, Any] = {}
         if isinstance(error, Preempted):
             facts["signal"] = int(signal.Signals[error.signal])
-        return describe(
+        fault = describe(
             error,
             phase=phase,
             position=self.position,
@@ -290,6 +281,7 @@ class KerasTrainer:
             time=time.time(),
             **facts,
         )
+        return dataclasses.replace(fault, exception=error.signal) if isinstance(error, Preempted) else fault
 
     def _enter(self, phase: Phase, position: Position) -> None:
         self._phase = phase
@@ -299,7 +291,3 @@ class KerasTrainer:
         self._tell.points()
         self._ports.keeper.wait()
         self._tell.times(self._ports.stopwatch)
-
-
-def _asks(decision: Decision, action: type[Action]) -> bool:
-    return any(isinstance(each, action) for each in decision.actions)

@@ -38,8 +38,11 @@ class Watch(Protocol):
     def quarantined(self, bad: list[Bad], step: int) -> None:
         """These records are left out of the batch of ``step``."""
 
-    def stepped(self, position: Position, logs: dict[str, float]) -> None:
-        """A step is done."""
+    def stepped(self, position: Position, logs: dict[str, float], norm: float | None) -> None:
+        """A step is done; ``norm`` is the global norm of its gradients, where it had any."""
+
+    def recoverable(self, error: Exception) -> bool:
+        """Whether recovery would go on after ``error``, about which nothing is certain; if not, that is said."""
 
     def epoch_ended(self, epoch: int, position: Position, logs: dict[str, float]) -> None:
         """An epoch is done, its validation included."""

@@ -150,7 +150,12 @@ def main(options: dict[str, Any]) -> None:
         command=options["command"],
         home=home,
         recoveries=BUILT_IN,
-        policy=Policy(max_attempts=options.get("max_attempts", 10), backoff=Backoff(first_seconds=0.0)),
+        policy=Policy(
+            max_attempts=options.get("max_attempts", 10),
+            backoff=Backoff(first_seconds=0.0),
+            max_lost_time=options.get("max_lost_time"),
+            notify=options.get("notify"),
+        ),
         limits=Limits(**options.get("limits", {})),
         grace_seconds=options.get("grace", 30.0),
         sender_command=[sys.executable, "-c", options.get("sender", SENDER)],

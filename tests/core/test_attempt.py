@@ -65,6 +65,17 @@ def test_rungs_are_counted_with_their_class() -> None:
     assert log.standing("a", 11).used == {}
 
 
+def test_to_leave_a_batch_out_is_no_advance() -> None:
+    """The next batch that fails too is the same trouble; one further on is another."""
+    skipping = {"kind": "decision", "verdict": "continue", "attempt": 1, "failure_class": "a", "rung": 0}
+    log = AttemptLog.read([fault("a", 10), {**skipping, "settings": {"skipped_batches": [11]}}])
+    assert log.standing("a", 11).used == {0: 1}
+    assert log.standing("a", 12).used == {}
+    log.add(fault("a", 11))
+    log.add({**skipping, "settings": {"skipped_batches": [11, 12]}})
+    assert (log.standing("a", 12).strikes, log.standing("a", 12).used) == (2, {0: 2})
+
+
 def test_time_and_records() -> None:
     """Lost seconds and quarantined records add up; steps remember when they were last reached."""
     log = AttemptLog.read(

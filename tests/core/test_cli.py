@@ -36,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["train", "--learning-rate", "nan"], "learning_rate=nan: a number above 0 is needed"),
         (["train", "--seed", "1.5"], "seed=1.5: a whole number, 0 or more, is needed"),
         (["train", "--recover", "perhaps"], "recover=perhaps: true or false is needed"),
-        (["train", "--max-attempts", "0"], "max_attempts=0: a whole number, 1 or more, is needed"),
+        (["train", "--max-attempts", "0"], "max_attempts=0: auto, or a whole number, 1 or more, is needed"),
         (["train", "--keep", "0"], "keep=0: "),
         (["train", "--resume", "a b"], "resume=a b: auto, never or the id of a run is needed"),
         (["train", "--checkpoint-every", "often"], "checkpoint_every=often: cannot save every"),
@@ -210,7 +210,13 @@ def test_parameters_survive_the_journal() -> None:
         Parameters.from_text({"momentum": "1"})
 
 
-def test_every_fault_that_can_be_asked_for_can_be_made() -> None:
-    from mlflow_resilience import testing
-
-    assert set(testing._STRIKES) == set(KINDS)
+def test_a_policy_by_name_brings_its_own_ceiling() -> None:
+    assert Parameters.from_text({"policy": "patient"}).rules().max_attempts == 50
+    assert Parameters.from_text({"policy": "patient", "max_attempts": "auto"}).rules().max_attempts == 50
+    assert Parameters.from_text({"policy": "patient", "max_attempts": "7"}).rules().max_attempts == 7
+    assert Parameters.from_text({"max_attempts": "auto"}).rules().max_attempts == 10
+    assert not Parameters.from_text({"policy": "strict"}).rules().allow_semantic_changes
+    assert Parameters.from_text({"max_lost_time": "90"}).rules().max_lost_time == 90.0
+    for wrong in ({"policy": "lazy"}, {"max_lost_time": "-1"}, {"replay": "much"}, {"max_attempts": "0"}):
+        with pytest.raises(UsageError, match=f"^{next(iter(wrong))}="):
+            Parameters.from_text(wrong)

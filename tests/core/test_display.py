@@ -63,6 +63,17 @@ def test_the_next_attempt_tells_its_settings() -> None:
     assert Narrator().lines({"kind": "attempt", "attempt": 1, "step": 0, "settings": {}}) == []
 
 
+def test_a_restart_is_one_line_with_its_parts_and_a_resume_is_told_once() -> None:
+    narrator, told = Narrator(), []
+    moments = ("ended", "judged", "started", "running", "imported", "restoring", "tracing", "stepped")
+    for second, mark in enumerate(("started", "stepped", *moments)):
+        told += narrator.lines({"kind": "mark", "mark": mark, "at": 100.0 + second, "attempt": 1})
+    parts = "detection 1.0, wait 1.0, start 1.0, import 1.0, build 1.0, restore 1.0, trace 1.0"
+    assert told == [f"training again after 7.0 s ({parts})"]
+    assert narrator.lines({"kind": "event", "name": "lineage", "text": "resuming job x"}) == []
+    assert narrator.lines({"kind": "resumed", "text": "resuming job x"}) == ["resuming job x"]
+
+
 def test_entries_of_other_kinds_say_nothing() -> None:
     assert Narrator().lines({"kind": "gauges", "points": []}) == []
     assert Narrator().lines({}) == []

@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from mlflow_resilience.cli.main import call
+from mlflow_resilience.errors import NothingToExplain
 from mlflow_resilience.explain import explain
 
 LOGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "logs.json").read_text())
+
+#: As people paste them: notebooks, launchers' prefixes, tracebacks of other processes, what stands around them.
+PASTED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "pasted.json").read_text())
 
 STARTUP = """\
 2024-05-01 12:00:00.1: E external/xla/cuda_dnn.cc:9261] Unable to register cuDNN factory: already registered
@@ -64,6 +69,12 @@ WHOLE = STARTUP + training() + OUT_OF_MEMORY + "and more\nafter it\n"
 def test_texts_of_many_kinds(name: str) -> None:
     """Each text is given the class of what broke first in it."""
     assert explain(LOGS[name]["text"]).failure_class == LOGS[name]["failure_class"]
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_texts_as_they_are_pasted(name: str) -> None:
+    """Whatever launcher or notebook they come out of."""
+    assert explain(PASTED[name]["text"]).failure_class == PASTED[name]["failure_class"]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +129,36 @@ def test_no_secret_is_repeated() -> None:
     assert "hunter2" not in explain("OperationalError: mysql://bob:hunter2secret@db/x: gone away").root_cause
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param(" \n\t\n", id="blank"),
+        pytest.param("hello world", id="prose"),
+        pytest.param("def add(a, b):\n    return a + b\n", id="code"),
+        pytest.param(STARTUP + training() + "Saved checkpoint to /models/digits\nDone.\n", id="a training"),
+        pytest.param(prefixed("2024-05-01 12:00:00 INFO ", "loading\nweights restored\nserving"), id="a calm log"),
+    ],
+)
+def test_a_text_without_an_error_is_said_to_have_none(text: str) -> None:
+    """No class is made up for it; on the command line it is one line and exit code 1."""
+    with pytest.raises(NothingToExplain, match="no error was found"):
+        explain(text)
+
+
+def test_one_line_and_exit_code_1_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With ``--json`` as well: nothing is printed that could be taken for an answer."""
+    (tmp_path / "calm.log").write_text("hello world\n")
+    assert call(["explain", "--json", str(tmp_path / "calm.log")]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+
+
 def test_nothing_heavy_is_imported() -> None:
     """Explaining needs neither TensorFlow nor MLflow, so it answers at once."""
     code = (
-        "import sys; from mlflow_resilience.explain import explain; explain('x');"
+        "import sys; from mlflow_resilience.explain import explain; explain('Killed');"
         "print([name for name in ('tensorflow', 'keras', 'mlflow', 'numpy') if name in sys.modules])"
     )
     root = Path(__file__).parents[2]

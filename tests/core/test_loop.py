@@ -47,6 +47,8 @@ class FakeTrainer:
         self.saved = Position()
         self.prepared: list[str | None] = []
         self.handling: list[object] = []  # what was being handled whenever anything was done
+        self.ways_made = 0
+        self.too_full_after = 0
 
     def prepare(self, decision: Decision | None) -> Position:
         self.handling.append(sys.exc_info()[1])
@@ -65,6 +67,11 @@ class FakeTrainer:
             if self.position.global_step % 10 == 0:
                 self.saved = self.position
         return "trained"
+
+    def make_way(self) -> bool:
+        self.handling.append(sys.exc_info()[1])
+        self.ways_made += 1
+        return self.ways_made == self.too_full_after
 
     def describe(self, error: BaseException) -> Fault:
         return describe(error, phase="step", position=self.position, device="CPU", batch_size=32)
@@ -155,6 +162,16 @@ def test_what_needs_a_new_process_is_left_to_the_edge() -> None:
     assert isinstance(outcome, NeedsNewProcess)
     assert outcome.decision.failure_class == "device_fault"
     assert trainer.prepared == [None]
+
+
+def test_a_process_that_fills_up_is_left() -> None:
+    """Memory is given back before each retry; where too much is left, the edge starts a new process."""
+    trainer = FakeTrainer([(12, odd), (35, odd), (61, odd)])
+    trainer.too_full_after = 2
+    outcome = fit(trainer)
+    assert isinstance(outcome, NeedsNewProcess)
+    assert outcome.decision.resumption == "roll_back"
+    assert (trainer.ways_made, trainer.prepared) == (2, [None, "roll_back"])
 
 
 def test_a_fault_in_an_action_meets_the_same_handler() -> None:

@@ -101,6 +101,21 @@ def test_what_did_not_fit_is_named() -> None:
     told = allocation.largest(Fault(exception="E", message="OOM when allocating tensor with shape[1024,1024,1024]"))
     assert told == "it does not fit: 4.00 GiB were asked for (a tensor of shape [1024,1024,1024])"
     assert allocation.largest(Fault(exception="E", message="allocating 2GiB")).endswith("2.00 GiB were asked for")
+    told = allocation.largest(Fault(exception="E", message="failed to allocate 3MiB"))
+    assert told == "it does not fit: 3.00 MiB were asked for"
+
+
+def test_of_many_tensors_the_largest_are_named() -> None:
+    """As XLA lists them: the three that take most, with what they take."""
+    listed = "Out of memory while trying to allocate 6.00GiB.\nf32[16,16], bf16[1024,1024,1024], f32[1024,1024], s64[8]"
+    assert allocation.largest(Fault(exception="E", message=listed)) == (
+        "it does not fit: 6.00 GiB were asked for (the largest tensors: [1024,1024,1024] of 2.00 GiB, "
+        "[1024,1024] of 4.00 MiB, [16,16] of 0.00 MiB)"
+    )
+
+
+def test_without_an_amount_nothing_is_named() -> None:
+    """A text about memory that names no number."""
     assert allocation.largest(Fault(exception="E")) == ""
 
 

@@ -104,6 +104,18 @@ def test_it_holds_all_parts() -> None:
         assert words in page.text
 
 
+def test_a_restart_is_split_into_its_parts() -> None:
+    heading = "From the end of a process to the next one's first step"
+    assert heading not in Page(render(example.record())).text
+    moments = ("ended", "judged", "started", "running", "imported", "restoring", "tracing", "stepped")
+    at = (0.0, 0.06, 0.07, 0.3, 8.3, 9.0, 9.4, 11.25)
+    marks = [{"kind": "mark", "mark": mark, "at": 100 + at, "attempt": 2} for mark, at in zip(moments, at, strict=True)]
+    page = assert_harmless(render(example.record(*marks)))
+    below = page.text[page.text.index(heading) :]
+    for words in ("attempt 2 to the next 0.06 s", "8.00 s 0.70 s 0.40 s 1.85 s 11.25 s"):
+        assert words in below
+
+
 def test_it_is_small_quick_and_well_formed() -> None:
     text = render(example.record())
     assert len(text.encode()) < 400_000

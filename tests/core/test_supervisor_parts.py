@@ -14,6 +14,7 @@ from mlflow_resilience.supervisor import kernel, parents
 from mlflow_resilience.supervisor.death import Ended
 from mlflow_resilience.supervisor.hang import FLOORS, Beat, HangWatch, Limits, parse_beat
 from mlflow_resilience.supervisor.output import OutputLog, is_noise
+from mlflow_resilience.supervisor.saving import SaveWatch
 from mlflow_resilience.supervisor.signals import StopRequest
 
 
@@ -61,6 +62,66 @@ def test_a_halted_worker_is_a_hang_in_any_phase() -> None:
     assert watch.see(b"", now=4.0, halted=True) == pytest.approx(4.0)
     assert watch.see(b"", now=5.0) is None, "it goes on"
     assert watch.see(b"", now=6.0, halted=True) is None
+
+
+def test_what_takes_long_in_its_nature_is_no_hang() -> None:
+    """With the limits as they are: a long first compile, a slow end of an epoch, the making of data."""
+    for phase, silence in {"trace": 590.0, "epoch_end": 110.0, "build": 3500.0, "data": 55.0}.items():
+        watch = HangWatch(Limits())
+        watch.begin(b"", now=0.0)
+        watch.see(raw(1, phase), now=0.2)
+        watch.see(raw(2, phase), now=0.4)  # this phase's usual time is known now
+        looks = [watch.see(raw(2, phase), now=0.4 + second) for second in range(1, int(silence))]
+        assert looks == [None] * len(looks), phase
+    watch = HangWatch(Limits())
+    watch.begin(b"", now=0.0)
+    for step in range(1, 4):
+        watch.see(raw(step), now=float(step))
+    looks = [watch.see(raw(3), now=3.0 + second) for second in range(1, 35)]
+    assert looks[29] is None and looks[30] == pytest.approx(31.0)
+
+
+def test_slow_data_that_does_come_is_said_once_and_only_where_it_was_faster_before() -> None:
+    watch = HangWatch(Limits())
+    watch.begin(b"", now=0.0)
+
+    def wait_for_data(step: int, begun: float, seconds: float) -> None:
+        watch.see(raw(step, "data"), now=begun)
+        for now in range(1, int(seconds)):
+            watch.see(raw(step, "data"), now=begun + now)
+        watch.see(raw(step, "step"), now=begun + seconds)
+
+    wait_for_data(0, 0.2, 4.0)
+    assert watch.slow_data() is None, "the first wait of a worker fills the buffers"
+    wait_for_data(1, 5.0, 0.3)
+    wait_for_data(2, 6.0, 5.0)
+    slow = watch.slow_data()
+    assert slow is not None
+    assert (slow.step, round(slow.seconds, 3), round(slow.longest, 3)) == (2, 5.0, 0.3)
+    assert watch.slow_data() is None
+    wait_for_data(3, 20.0, 6.0)
+    assert watch.slow_data() is None, "it is not much slower than it has been"
+
+
+def test_a_save_may_last_as_long_as_saves_have_lasted(tmp_path: Path) -> None:
+    watch = SaveWatch(Limits(floors={"checkpoint": 2.0}, factor=3.0, first_seconds=30.0), tmp_path)
+    watch.begin(0.0)
+
+    def saves(begun: int, seconds: int) -> list[float | None]:
+        writing = tmp_path / "fit-001" / ".writing-step-7-1"
+        writing.mkdir(parents=True, exist_ok=True)
+        looks = [watch.see(float(begun + second)) for second in range(seconds + 1)]
+        writing.rmdir()
+        watch.see(float(begun + seconds))
+        return looks
+
+    assert saves(1, 20) == [None] * 21, "nobody knows yet how long it takes"
+    assert saves(30, 60)[-1] is None, "three times as long is none yet"
+    assert saves(100, 181)[-1] == 181.0, "it is longer than three times sixty seconds"
+    assert watch.see(1000.0) is None
+    (tmp_path / ".writing-step-9-1").mkdir()
+    watch.see(1001.0)
+    assert watch.see(5000.0) is None, "a machine that was suspended"
 
 
 def test_a_new_worker_keeps_what_was_learned() -> None:

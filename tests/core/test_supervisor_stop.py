@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from mlflow_resilience.spool.process import is_alive
 from tests.core.supervised import eventually, supervised
 
@@ -49,8 +51,40 @@ def test_a_worker_that_ignores_the_request_is_killed_after_the_grace_period(tmp_
         os.kill(job.process.pid, signal.SIGTERM)
         result = job.end()
     assert (result["outcome"], result["exit_code"]) == ("preempted", 75)
-    assert [event["name"] for event in job.entries("event")] == ["grace_exceeded"]
+    assert [event["name"] for event in job.entries("event")] == ["stop_asked", "grace_exceeded"]
     assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+
+
+def test_an_attempt_whose_worker_had_no_word_is_said_to_have_ended_by_the_first_signal(tmp_path: Path) -> None:
+    with supervised(tmp_path / "home", IGNORES, grace=0.5) as job:
+        job.marked("parked")
+        os.kill(job.process.pid, signal.SIGINT)
+        eventually(lambda: "asked to stop" in job.shown() or None)  # the order of two at one moment nobody can tell
+        os.kill(job.process.pid, signal.SIGTERM)
+        assert job.end()["exit_code"] == 75
+    (fault,) = job.entries("fault")
+    assert fault["failure_class"] == "interruption"
+    assert (fault["fault"]["exception"], fault["fault"]["signal"]) == ("SIGINT", 2)
+    assert [entry["status"] for entry in job.entries("attempt_ended")] == ["KILLED"]
+
+
+LISTENS = """
+from mlflow_resilience.stop import StopRequests
+stop = StopRequests(passed_on=folder.read_stop)
+with stop.listening():
+    begin(); (folder.path / "parked").touch()
+    while stop.asked is None: time.sleep(0.01)
+(folder.path / "asked").write_text(stop.asked); end("KILLED", 0); sys.exit(75)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGTERM])
+def test_the_worker_knows_which_signal_came_to_the_supervisor(tmp_path: Path, number: signal.Signals) -> None:
+    with supervised(tmp_path / "home", LISTENS) as job:
+        job.marked("parked")
+        os.kill(job.process.pid, number)
+        assert job.end()["exit_code"] == 75
+    assert (job.folder.path / "asked").read_text() == number.name
 
 
 def test_a_second_request_ends_at_once(tmp_path: Path) -> None:
@@ -161,6 +195,24 @@ end()
     assert "stand_still" in Path(artifact["path"]).read_text()
 
 
+def test_a_save_that_does_not_end_is_a_hang_though_training_goes_on(tmp_path: Path) -> None:
+    worker = """
+begin()
+writing = folder.checkpoints / f".writing-step-0000000003-{os.getpid()}"
+writing.mkdir(); time.sleep(0.4); writing.rmdir()
+for step in range(1, 4): beat(step); time.sleep(0.05)
+if attempt == 1: writing.mkdir()
+for step in range(4, 40 if attempt == 1 else 6): beat(step); time.sleep(0.2)
+end()
+"""
+    limits = {"floors": {"step": 60.0, "checkpoint": 1.0}, "first_seconds": 60.0, "factor": 2.0}
+    with supervised(tmp_path / "home", worker, limits=limits) as job:
+        assert job.end()["outcome"] == "recovered"
+    (fault,) = job.entries("fault")
+    assert (fault["failure_class"], fault["fault"]["phase"]) == ("hang", "checkpoint")
+    assert 1.0 < fault["fault"]["silent_seconds"] < 4.0
+
+
 def test_a_stopped_worker_is_a_hang(tmp_path: Path) -> None:
     worker = """
 begin(); beat(1)
@@ -176,6 +228,22 @@ def test_nothing_is_a_hang_that_never_gave_a_sign_or_is_in_a_phase_of_its_own(tm
     worker = "begin(); time.sleep(1.0); beat(1, 'idle'); time.sleep(1.0); end()"
     with supervised(tmp_path / "home", worker, limits=QUICK) as job:
         assert job.end()["outcome"] == "clean"
+
+
+def test_a_measured_save_tells_whether_the_grace_period_is_enough(tmp_path: Path) -> None:
+    worker = """
+begin()
+journal.append("checkpoint", attempt=1, step=3, epoch=0, path="", digest="", bytes=0, stall_ms=100, write_ms=1900)
+journal.append("model", durable=True, attempt=1, step=3, name="checkpoint", local_id="x")
+while not (folder.path / "go").exists(): time.sleep(0.01)
+end()
+"""
+    with supervised(tmp_path / "home", worker, grace=3.0) as job:
+        told = eventually(lambda: [each for each in job.entries("event") if each["name"] == "grace_period"] or None)
+        (job.folder.path / "go").touch()
+        assert job.end()["outcome"] == "clean"
+    assert "may be too short" in told[0]["text"]
+    assert told[0]["data"]["needed_seconds"] >= 4.0
 
 
 def test_a_nohup_start_ignores_the_hangup(tmp_path: Path) -> None:

@@ -1,114 +1,160 @@
-"""A job that is struck in any phase ends as it would have ended undisturbed, and leaves nothing behind."""
+"""A job that is struck at any place, in any way, ends as it would have ended undisturbed, and leaves nothing behind."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mlflow_resilience.spool.folder import JobFolder, jobs
 from mlflow_resilience.spool.process import is_alive
-from mlflow_resilience.spool.record import JobRecord
-from tests.edges.main_job import environ
+from tests.edges.main_job import ROOT
+from tests.edges.struck import (
+    BLOCKING_RECIPE,
+    RECIPE,
+    START_SECONDS,
+    Running,
+    eventually,
+    final_digest,
+    left_running,
+    statuses,
+)
 
-RECIPE = Path(__file__).parent / "slow_recipe.py"
-PHASES = ("start", "trace", "data", "step", "validation", "epoch_end")
-HOW = ("kill", "stop", "term", "everything")
+PLACES = ("trace", "step", "validation", "writing", "logging", "epoch_end", "restart")
+WAYS = ("kill", "segfault", "hang", "term", "stop", "group")
 SEED = int(os.environ.get("MATRIX_SEED", "20261130"))
-CELLS = [(phase, how) for phase in PHASES for how in HOW]
-SAMPLE = set(random.Random(SEED).sample(CELLS, 2))
+CELLS = [(place, way) for place in PLACES for way in WAYS] + [
+    (place, "everything") for place in ("start", "data", *PLACES)
+]
+SAMPLE = set(random.Random(SEED).sample(CELLS, 1))
+PREEMPTED = 75
 
-pytestmark = pytest.mark.timeout(280)
-
-
-class Running:
-    """The job in ``folder``, started and looked at from outside."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        command = [sys.executable, "-m", "mlflow_resilience.cli", "train", str(RECIPE), "--epochs", "3"]
-        self.output = (folder / "output.txt").open("ab")
-        self.process = subprocess.Popen(
-            [*command, "--hang-seconds", "8"],
-            cwd=folder,
-            env=environ(),
-            stdin=subprocess.DEVNULL,
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-        )
-
-    @property
-    def job(self) -> JobFolder | None:
-        found = jobs(self.folder / ".mlflow_resilience")
-        return found[0] if found else None
-
-    def in_phase(self, phase: str, epoch: int) -> int:
-        """The worker's pid, once it says that it is in this phase of that epoch."""
-        for beat in self._beats():
-            if beat["phase"] == phase and (beat["epoch"] >= epoch or phase in ("start", "trace")):
-                return int(beat["pid"])
-        raise AssertionError(f"it never was in phase {phase}:\n{(self.folder / 'output.txt').read_text()}")
-
-    def _beats(self) -> Iterator[dict[str, object]]:
-        while self.process.poll() is None:
-            job = self.job
-            if job is not None and job.heartbeat.exists():
-                with contextlib.suppress(ValueError):
-                    yield json.loads(job.heartbeat.read_bytes())
-            time.sleep(0.01)
-
-    def end(self) -> int:
-        code = self.process.wait(200)
-        self.output.close()
-        return code
-
-
-def final_digest(folder: Path) -> str:
-    record = JobRecord.read(jobs(folder / ".mlflow_resilience")[0].journal)
-    return next(str(model["digest"]) for model in reversed(record.models) if model["name"] == "model")
+pytestmark = pytest.mark.timeout(290)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("undisturbed")
-    running = Running(folder)
-    assert running.end() == 0, (folder / "output.txt").read_text()
+    assert Running(folder).end() == 0, (folder / "output.txt").read_text()
     return final_digest(folder)
 
 
+def begin(folder: Path, place: str, way: str) -> Running:
+    """Where it is to stand still by itself, a fault on purpose or a file tells it to."""
+    if way != "hang":
+        return Running(folder)
+    on_purpose = {"trace": "hang@1", "step": "hang@17"}.get(place)
+    if on_purpose is None and place != "restart":
+        (folder / f"hang-{place}").touch()
+    return Running(folder, "--start-seconds", str(START_SECONDS), *(["--fault", on_purpose] if on_purpose else []))
+
+
+def strike(running: Running, place: str, way: str) -> None:
+    if way == "hang":
+        if place == "restart":
+            first = running.at("step")
+            (running.folder / "hang-restart").touch()
+            os.killpg(os.getpgid(first), signal.SIGKILL)
+        return
+    worker = running.at(place)
+    if way == "term":
+        running.process.send_signal(signal.SIGTERM)
+    elif way in ("group", "everything"):
+        if way == "everything":
+            running.process.kill()
+        os.killpg(os.getpgid(worker), signal.SIGKILL)
+    else:
+        os.kill(worker, {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "stop": signal.SIGSTOP}[way])
+
+
 @pytest.mark.parametrize(
-    ("phase", "how"),
+    ("place", "way"),
     [pytest.param(*cell, marks=[] if cell in SAMPLE else [pytest.mark.full]) for cell in CELLS],
 )
-def test_struck_in_any_phase_the_weights_are_those_of_undisturbed(
-    phase: str, how: str, tmp_path: Path, undisturbed: str
+def test_struck_anywhere_it_ends_as_undisturbed_and_leaves_nothing_behind(
+    place: str, way: str, tmp_path: Path, undisturbed: str
 ) -> None:
-    running = Running(tmp_path)
-    worker = running.in_phase(phase, epoch=1)
-    if how == "kill":
-        os.killpg(os.getpgid(worker), signal.SIGKILL)
-    elif how == "stop":
-        os.kill(worker, signal.SIGSTOP)
-    elif how == "term":
-        running.process.send_signal(signal.SIGTERM)
+    running = begin(tmp_path, place, way)
+    strike(running, place, way)
+    code, output = running.end(), tmp_path / "output.txt"
+    if way == "hang":
+        assert [entry["run"] for entry in running.entries("artifact") if entry["folder"] == "resilience/stacks"]
+    if way in ("term", "everything"):
+        assert code == (PREEMPTED if way == "term" else -signal.SIGKILL), output.read_text()
+        assert Running(tmp_path).end() == 0, output.read_text()
     else:
-        running.process.kill()
-        os.killpg(os.getpgid(worker), signal.SIGKILL)
-    code = running.end()
-    if how in ("term", "everything"):
-        assert code == (75 if how == "term" else -signal.SIGKILL)
-        again = Running(tmp_path)
-        assert again.end() == 0, (tmp_path / "output.txt").read_text()
-    else:
-        assert code == 0, (tmp_path / "output.txt").read_text()
+        assert code == 0, output.read_text()
     assert final_digest(tmp_path) == undisturbed
+    assert eventually(lambda: not left_running(tmp_path)), left_running(tmp_path)
+    assert eventually(lambda: "RUNNING" not in dict(map(reversed, statuses(tmp_path)))), statuses(tmp_path)
+    outcomes = [outcome for outcome, _ in statuses(tmp_path) if outcome]
+    if way == "term":
+        assert outcomes == ["preempted", "clean"], output.read_text()
+    elif way == "everything":
+        assert outcomes[0] in ("failed", "preempted") and outcomes[1] in ("clean", "recovered")
+    else:
+        assert outcomes == ["recovered"], output.read_text()
+
+
+def stopped(running: Running, number: int) -> float:
+    """Seconds from the signal to the journal's end, with the state saved."""
+    asked = time.time()
+    running.process.send_signal(number)
+    assert running.end() == PREEMPTED, (running.folder / "output.txt").read_text()
+    (fault,) = running.entries("fault")
+    assert fault["fault"]["exception"] == signal.Signals(number).name, "the one that came first, not what was passed on"
+    return float(running.entries("job_ended")[0]["time"]) - asked
+
+
+@pytest.mark.full
+def test_stopped_in_a_first_step_without_an_end_it_leaves_at_once(tmp_path: Path, undisturbed: str) -> None:
+    running = Running(tmp_path, "--fault", "hang@1")
+    assert eventually(lambda: any(entry["name"] == "fault_on_purpose" for entry in running.entries("event")))
+    assert stopped(running, signal.SIGINT) < 10
+    assert Running(tmp_path).end() == 0, (tmp_path / "output.txt").read_text()
+    assert final_digest(tmp_path) == undisturbed
+
+
+@pytest.mark.full
+def test_stopped_while_data_does_not_come_it_saves_the_last_step(tmp_path: Path) -> None:
+    plain, blocked = tmp_path / "plain", tmp_path / "blocked"
+    for folder in (plain, blocked):
+        folder.mkdir()
+    assert Running(plain, recipe=BLOCKING_RECIPE).end() == 0, (plain / "output.txt").read_text()
+    (blocked / "hang-data").touch()
+    running = Running(blocked, recipe=BLOCKING_RECIPE)
+    assert eventually(lambda: (blocked / "hung-data").exists())
+    assert stopped(running, signal.SIGUSR1) < 10
+    assert running.entries("checkpoint")[-1]["step"] == 5
+    assert Running(blocked, recipe=BLOCKING_RECIPE).end() == 0, (blocked / "output.txt").read_text()
+    assert final_digest(blocked) == final_digest(plain)
+
+
+@pytest.mark.full
+def test_slow_data_that_does_come_is_a_warning(tmp_path: Path, undisturbed: str) -> None:
+    running = Running(tmp_path, "--fault", "slow_data@17")
+    assert running.end() == 0, (tmp_path / "output.txt").read_text()
+    (slow,) = [entry for entry in running.entries("event") if entry["name"] == "slow_data"]
+    assert slow["step"] == 16 and slow["data"]["seconds"] == pytest.approx(5.0, abs=1.5)
+    assert running.entries("fault") == []
+    assert final_digest(tmp_path) == undisturbed
+
+
+@pytest.mark.full
+def test_the_death_of_mlflow_run_is_noticed_and_the_job_saves_and_leaves(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "mlflow", "run", str(ROOT), "--env-manager", "local"]
+    running = Running(tmp_path, command=[*run, "-P", f"recipe={RECIPE}", "-P", "epochs=3"])
+    worker = running.at("step")
+    running.process.kill()
+    killed = time.time()
+    assert eventually(lambda: bool(running.entries("job_ended")))
+    (asked,) = [entry for entry in running.entries("event") if entry["name"] == "stop_asked"]
+    assert asked["time"] - killed < 2.0
+    assert running.entries("job_ended")[0]["outcome"] == "preempted"
+    assert eventually(lambda: not left_running(tmp_path)), left_running(tmp_path)
     assert not is_alive(worker)
+    assert {status for _, status in statuses(tmp_path)} == {"KILLED"}

@@ -89,6 +89,20 @@ def test_of_two_fits_the_first_is_passed_by_and_no_run_is_left_open(tmp_path: Pa
 
 
 @pytest.mark.full
+def test_a_script_that_mlflow_logs_by_itself_is_the_same_and_its_runs_are_ended(tmp_path: Path) -> None:
+    """`mlflow.tensorflow.autolog()` opens a run of its own around each `fit`, ours included."""
+    pytest.importorskip("tensorboard", reason="MLflow's autologging of Keras needs tensorboard")
+    ended = resilient(tmp_path, "autologged.py", "--fault", "kill@37", delivery="60")
+    assert end_of(ended) == plain(tmp_path, "autologged.py")
+    assert len(entries(tmp_path, "attempt")) == 2
+    client = ended.client
+    own = client.search_runs([client.get_experiment_by_name("the script's own").experiment_id])
+    assert "RUNNING" not in {run.info.status for run in own}
+    (job,) = ended.jobs()
+    assert (job.info.status, job.data.tags["resilience.outcome"]) == ("FINISHED", "recovered")
+
+
+@pytest.mark.full
 def test_going_back_finds_data_that_was_looked_at_before_the_fit(tmp_path: Path) -> None:
     ended = resilient(tmp_path, "functional.py", "--fault", "raise@33")
     assert end_of(ended) == plain(tmp_path, "functional.py")

@@ -183,9 +183,15 @@ def r021(folder: Path) -> Any:
     }
 
 
+def one_before(checkpoint: Path) -> int:
+    """The step of the next older one."""
+    return sorted(int(path.name[5:]) for path in checkpoint.parent.glob("step-*"))[-2]
+
+
 def r033(folder: Path) -> Any:
     fit(folder, [], stop=8)
     damaged = newest(folder)
+    before = one_before(damaged)
     whole = damaged / "state.safetensors"
     os.truncate(whole, whole.stat().st_size // 2)
     made, history = fit(folder, [])
@@ -195,6 +201,7 @@ def r033(folder: Path) -> Any:
         "said": said(folder, "checkpoint_unreadable"),
         "aside": [path.name for path in damaged.parent.glob("damaged-*")],
         "from": [entry["step"] for entry in entries(folder) if entry["kind"] == "attempt"][-1],
+        "before": before,
         "damaged": damaged.name,
     }
 
@@ -349,10 +356,11 @@ def restore_that_kills(folder: Path) -> Any:
     """The process ended twice while this checkpoint was in its hands: it is not tried again."""
     fit(folder, [], stop=8)
     last = newest(folder)
+    before = one_before(last)
     (last.parent / "restores.json").write_text(f'{{"{last.name}": 2}}')
     fit(folder, [])
     starts = [entry["step"] for entry in entries(folder) if entry["kind"] == "attempt"]
-    return {"said": said(folder, "checkpoint_unreadable"), "from": starts[-1], "last": int(last.name[5:])}
+    return {"said": said(folder, "checkpoint_unreadable"), "from": starts[-1], "before": before}
 
 
 def elsewhere(folder: Path) -> Any:

@@ -52,6 +52,16 @@ def facts(folder: Path) -> Any:
     return json.loads((folder / "facts.json").read_text())
 
 
+def note(folder: Path, name: str) -> str:
+    """What a child has written down under a name."""
+    return (folder / name.replace(" ", "-")).read_text()
+
+
+def state_at(checkpoint: Path) -> Any:
+    """The plain part of the training state in a checkpoint."""
+    return json.loads((checkpoint / "state.json").read_text())["state"]
+
+
 def output(folder: Path) -> str:
     return (folder / "output.txt").read_text(errors="replace")[-6000:]
 

@@ -99,6 +99,16 @@ def labels(folder: Path, wrong: list[int]) -> Any:
     return fit(folder, {"x": x, "y": y, "batch_size": BATCH, "shuffle": False})
 
 
+def shuffled_labels(folder: Path, wrong: int) -> Any:
+    """Records by name, shuffled anew each epoch, of which the label of one is none of the classes."""
+    keras.utils.set_random_seed(1)
+    x, y = arrays()
+    y[wrong] = 7
+    names = [f"record-{number}" for number in range(RECORDS)]
+    records = tf.data.Dataset.from_tensor_slices((names, x, y)).shuffle(RECORDS)
+    return fit(folder, {"x": records.map(lambda name, row, label: (row, label)).batch(BATCH)})
+
+
 def away(folder: Path, times: int) -> Any:
     """A file system that does not answer, so many times, in the middle of the second epoch."""
     keras.utils.set_random_seed(1)

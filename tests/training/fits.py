@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -18,7 +19,8 @@ from mlflow_resilience.job import Job
 from mlflow_resilience.spool.folder import JobFolder, jobs
 from mlflow_resilience.spool.journal import read
 from mlflow_resilience.training import state
-from tests.training import omissions
+from mlflow_resilience.training.saver import Saver
+from tests.training import anchored, omissions
 from tests.training.children import digest
 from tests.training.killing import Kill, Killer
 from tests.training.pipelines import training
@@ -40,7 +42,7 @@ def outcome(model: keras.Model, history: keras.callbacks.History) -> dict[str, A
 
 def plain(folder: Path, pipeline: str) -> dict[str, Any]:
     model, call = training(pipeline)
-    call["callbacks"].append(Killer([], folder, folder))
+    call["callbacks"].append(Killer([], folder))
     return outcome(model, model.fit(**call))
 
 
@@ -48,18 +50,36 @@ def resilient(
     folder: Path,
     pipeline: str,
     kills: list[Kill] | None = None,
+    anchors: str | None = None,
+    settled: bool = True,
     **how: Any,
 ) -> dict[str, Any]:
-    """The training, or the rest of it, in the job of ``folder``."""
+    """The training, or the rest of it, in the job of ``folder``.
+
+    With ``settled`` no step runs ahead of the writing, so that a kill finds a state of shortly before.
+    """
+    if anchors is not None:
+        anchored.ways(folder)[anchors]()
     model, call = training(pipeline)
     job = job_in(folder)
-    call["callbacks"].append(Killer(kills or [], folder, job.folder.checkpoints))
+    call["callbacks"].append(Killer(kills or [], folder))
     job.journal.close()
-    ended = fit_in(folder, model, call, **how)
+    with _settled() if settled else contextlib.nullcontext():
+        ended = fit_in(folder, model, call, **how)
     if ended.left is not None:
         raise SystemExit(PREEMPTED)
     assert ended.history is not None
     return outcome(model, ended.history)
+
+
+def _settled() -> Any:
+    save = Saver.save
+
+    def and_wait(saver: Saver, request: Any) -> None:
+        save(saver, request)
+        saver.wait()
+
+    return mock.patch.object(Saver, "save", and_wait)
 
 
 def resumed_incompletely(folder: Path, pipeline: str, killed: str) -> dict[str, Any]:

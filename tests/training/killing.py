@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import keras
 POINTS = ("step 1", "middle of epoch 0", "last step", "epoch end", "middle of epoch 1", "validation")
 WAYS = ("SIGKILL", "exception", "SIGTERM")
 _WITHIN = 3  # steps: with several steps per execution, not each is seen
-_PATIENCE = 30.0  # seconds to wait for the newest checkpoint to be on disk
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,9 @@ class Kill:
 class Killer(keras.callbacks.Callback):
     """Looks out for the moments of its kills; ``marks`` remembers which have been done."""
 
-    def __init__(self, kills: list[Kill], marks: Path, checkpoints: Path) -> None:
+    def __init__(self, kills: list[Kill], marks: Path) -> None:
         super().__init__()
-        self._plan = (kills, marks, checkpoints)
+        self._plan = (kills, marks)
         self._epoch = self._tests = 0
 
     def get_state(self) -> dict[str, Any]:
@@ -65,25 +63,14 @@ class Killer(keras.callbacks.Callback):
         self._arrived("epoch", 0)
 
     def _arrived(self, where: str, batch: int) -> None:
-        kills, marks, checkpoints = self._plan
-        for number, kill in enumerate(kills):
+        kills, marks = self._plan
+        waiting = {marks / f"kill-{number}": kill for number, kill in enumerate(kills)}
+        waiting = {mark: kill for mark, kill in waiting.items() if not mark.exists()}
+        for mark, kill in waiting.items():
             wanted, epoch, step = kill.moment
             if (where, self._epoch) == (wanted, epoch) and step <= batch < step + _WITHIN:
-                mark = marks / f"kill-{number}"
-                if not mark.exists():
-                    _await_checkpoint(checkpoints, self._epoch * 10 + batch)
-                    mark.touch()
-                    _strike(kill.way)
-
-
-def _await_checkpoint(folder: Path, steps: int) -> None:
-    """Kills are to find something to resume from: the write under way is given its time."""
-    until = time.monotonic() + _PATIENCE
-    while steps > 3 and time.monotonic() < until:
-        newest = max((int(path.parent.name[5:]) for path in folder.glob("step-*/state.json")), default=0)
-        if newest >= steps - 3:
-            return
-        time.sleep(0.01)
+                mark.touch()
+                _strike(kill.way)
 
 
 def _strike(way: str) -> None:

@@ -80,12 +80,12 @@ def full_disk(folder: Path) -> dict[str, Any]:
     model.compile("adam", "mse", run_eagerly=True)
     write, written = checkpoint._write, [0]
 
-    def limited(path: Path, parts: Any) -> int:
+    def limited(path: Path, parts: Any, tell: Any) -> int:
         written[0] += 1
         if 4 <= written[0] <= 8:
             path.write_bytes(parts[0])
             raise OSError(28, "No space left on device")
-        return write(path, parts)
+        return write(path, parts, tell)
 
     checkpoint._write = limited
     x = np.ones((40, 4), "float32")

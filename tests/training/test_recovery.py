@@ -111,6 +111,12 @@ def test_labels_that_are_no_class_are_found_in_their_batch(tmp_path: Path) -> No
     assert facts["iterations"] == STEPS
 
 
+def test_a_label_that_is_no_class_is_named_in_whatever_order_its_record_comes(tmp_path: Path) -> None:
+    trained(tmp_path, "shuffled_labels", wrong=10)
+    events = of(tmp_path, "event", name="quarantine")
+    assert [record["record"] for event in events for record in event["data"]["records"]] == ["record-10", "record-10"]
+
+
 @pytest.mark.parametrize("looks", [0, 1])
 def test_data_that_cannot_be_found_again_is_never_silent(looks: int, tmp_path: Path) -> None:
     trained(tmp_path, "looked_at", looks=looks)

@@ -46,7 +46,7 @@ def test_r033_a_damaged_checkpoint_gives_way_to_the_one_before_loudly(told: Any)
     facts = told["r033"]
     assert facts["equal"]
     assert facts["aside"] == [f"damaged-{facts['damaged']}"]
-    assert facts["from"] == int(facts["damaged"][5:]) - 1
+    assert facts["from"] == facts["before"]
     assert len(facts["said"]) == 1
     assert facts["damaged"] in facts["said"][0]
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_stored_is_named_before_training(told: Any) -> None:
 def test_a_checkpoint_whose_restore_ended_the_process_twice_is_set_aside(told: Any) -> None:
     facts = told["restore_that_kills"]
     assert "ended 2 times" in facts["said"][0]
-    assert facts["from"] == facts["last"] - 1
+    assert facts["from"] == facts["before"]
 
 
 @pytest.mark.full

@@ -47,4 +47,4 @@ def test_a_full_disk_costs_checkpoints_and_nothing_else(tmp_path: Path) -> None:
     assert facts["attempts"] == 1
     assert facts["saved"][-1] == 15, "saving went on when there was room again"
     assert not [name for name in facts["kept"] if name.startswith(".")]
-    assert set(facts["readable"]) == {1}
+    assert set(facts["readable"]) == {2}
