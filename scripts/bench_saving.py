@@ -291,9 +291,9 @@ def main() -> None:
     before = machine()
     told: dict[str, Any] = {"format": 1, "machine": before}
     if arguments.what == "checkpoint":
-        told["models"] = measure_saves(1 if arguments.quick else 4, 30 if arguments.quick else 80)
+        told["models"] = measure_saves(1 if arguments.quick else 3, 30 if arguments.quick else 60)
     elif arguments.what == "overhead":
-        told["result"] = measure_overhead(2 if arguments.quick else 20, 20 if arguments.quick else 100)
+        told["result"] = measure_overhead(2 if arguments.quick else 20, 20 if arguments.quick else 60)
     if arguments.what != "report":
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{arguments.what}.json").write_text(json.dumps(told, indent=1) + "\n")

@@ -28,6 +28,7 @@ from mlflow_resilience.training.signs import Signs
 from mlflow_resilience.training.snapshots import Snapshots
 from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.step import Step
+from mlflow_resilience.training.telling import numbers
 from mlflow_resilience.training.watch import Watch
 
 _UNCHANGED = Settings()
@@ -163,10 +164,13 @@ class Attempt:
         found = self._health.look(self.logs, signs, self.signs, self.position.global_step)
         if found is not None:
             self._refuse(found)
-        self._data = self.feed.now()
-        self.at_boundary = True
+        self.stand()
         self.watch.stepped(self.position, self.logs, signs[-1].norm if signs else None)
         self.watch.boundary(self, epoch_end=False)
+
+    def stand(self) -> None:
+        self._data = self.feed.now()
+        self.at_boundary = True
 
     def validation_begun(self) -> None:
         self._held = self._snapshots.take()
@@ -181,7 +185,7 @@ class Attempt:
     def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
         self._held = None
         self.enter("epoch_end")
-        floats = {name: float(value) for name, value in logs.items() if _is_number(value)}
+        floats = numbers(logs)
         self.watch.epoch_ended(epoch, self.position, floats)
         self.position = replace(self.position, epoch=epoch + 1, step=0)
         self.feed.epoch_ended()
@@ -267,8 +271,7 @@ class Attempt:
         parts = ("tensorflow", "keras") if self.feed.is_python and mid_epoch else randomness.PARTS
         randomness.restore(meta["random"], only=parts)
         self.boundary.passed()
-        self._data = self.feed.now()
-        self.at_boundary = True
+        self.stand()
         self._meta = None
         self.plan.resume = None
 
@@ -289,11 +292,3 @@ def _between(position: DataPosition) -> DataPosition:
 
 def _describe(position: DataPosition, arrays: dict[str, Any], name: str) -> Any:
     return pack(dict(vars(position)), arrays, name)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -25,7 +25,7 @@ class DataPosition:
     step: int = 0  # steps done in the current epoch
     num_batches: int | None = None  # learned where the cardinality is unknown
     steps_seen: int = 0
-    exhausted: bool = False  # the epoch's last batch has been taken
+    exhausted: bool = False  # more was asked for than there is, and what follows from that is done
     random: dict[str, Any] | None = None  # Python's and NumPy's state when the current iterator was made
     variables: list[Any] = field(default_factory=list)  # that the pipeline uses, likewise
     attributes: dict[str, Any] = field(default_factory=dict)  # of a PyDataset, when the epoch began

@@ -47,6 +47,9 @@ class Surroundings(Protocol):
     def advance(self) -> None:
         """One more batch is done."""
 
+    def stand(self) -> None:
+        """Training is at a boundary, and its data where the feed says."""
+
     def quarantined(self, bad: list[Bad]) -> None:
         """These records are left out."""
 
@@ -127,7 +130,6 @@ class Step:
         try:
             batch = self._around.feed.take(cursor)
         except tf.errors.OutOfRangeError:
-            self._around.feed.position.exhausted = True
             raise StopIteration from None
         finally:
             self.data_seconds += time.perf_counter() - started
@@ -138,10 +140,16 @@ class Step:
 
     def _run_out(self, cursor: Cursor) -> Any:
         # Keras's own step, run on an iterator that is at its end, still counts an optimiser step and draws seeds.
-        # Plain `fit` does that where the cardinality is unknown, and so must we to end with the same bits.
-        if self._around.feed.num_batches is None and self._model.steps_per_execution == 1:
-            self._plain(cursor.iterator)
-            self._around.boundary.passed()
+        # Plain `fit` does that where the cardinality is unknown, and so must we to end with the same bits: once, though
+        # a resume from the validation after it comes by here again.
+        around, position = self._around, self._around.feed.position
+        if not position.exhausted:
+            position.exhausted = True
+            if around.feed.num_batches is None and self._model.steps_per_execution == 1:
+                around.enter("step")
+                self._plain(cursor.iterator)
+                around.boundary.passed()
+            around.stand()
         raise StopIteration
 
     def _guarded(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -79,3 +80,12 @@ class Telling:
     def times(self, stopwatch: Stopwatch) -> None:
         seconds: dict[str, Any] = dict(stopwatch.read())
         self._journal.append("times", attempt=self._attempt, **seconds)
+
+
+def numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    """Of Keras's logs what is a number: a callback may have put anything beside them."""
+    found = {}
+    for name, value in logs.items():
+        with contextlib.suppress(TypeError, ValueError):
+            found[name] = float(value)
+    return found

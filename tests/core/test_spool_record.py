@@ -177,3 +177,16 @@ def test_a_fault_is_placed_in_the_words_of_its_decision() -> None:
     record.add({"kind": "fault", "attempt": 1, "number": 1, "fault": fault, "failure_class": "unknown", "where": where})
     record.add({"kind": "decision", "attempt": 1, "number": 1, "text": text, "basis": "first"})
     assert attempt_line(record.attempts[0]) == text
+
+
+def test_a_journal_of_the_first_format_can_be_read() -> None:
+    """Kept from a job that was killed in mid-epoch and recovered: later versions must read it as it was meant."""
+    record = JobRecord.read(Path(__file__).parents[1] / "data" / "journal-format-1" / "journal")
+    assert record.header["format"] == 1
+    assert (record.outcome, record.exit_code, record.failure_classes) == ("recovered", 0, ["process_death"])
+    assert [(each.number, each.step, each.status) for each in record.attempts] == [
+        (1, 0, "FAILED"),
+        (2, 20, "FINISHED"),
+    ]
+    assert [step for step, _, _ in record.curve["batch/loss"]] == list(range(1, 41))
+    assert [step for step, _, _ in record.curve["val_accuracy"]] == [20, 40]

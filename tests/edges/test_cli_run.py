@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mlflow_resilience.cli.run import _with_our_fit
 
 SCRIPT = """
@@ -43,6 +45,7 @@ def end(folder: Path, *command: str) -> str:
     return next(line for line in done.stdout.splitlines() if line.startswith("END"))
 
 
+@pytest.mark.full
 def test_an_unchanged_script_survives_a_kill_bit_for_bit(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     plain = end(tmp_path, sys.executable, "train.py", "plain")

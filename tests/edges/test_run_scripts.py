@@ -73,6 +73,7 @@ def test_a_kill_in_mid_epoch_leaves_no_trace(tmp_path: Path, script: str, fault:
     assert killed["step"] == 0 < resumed["step"] < int(fault.partition("@")[2])
 
 
+@pytest.mark.full
 def test_of_two_fits_the_first_is_passed_by_and_no_run_is_left_open(tmp_path: Path) -> None:
     ended = resilient(tmp_path, "two_fits.py", "--fault", "kill@66", delivery="60")
     assert end_of(ended) == plain(tmp_path, "two_fits.py")

@@ -17,7 +17,7 @@ import tensorflow as tf
 from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool.folder import jobs
 from mlflow_resilience.training import checkpoint
-from tests.training.fits import Interruption, entries, fit_in, outcome
+from tests.training.fits import Interruption, entries, fit_in, outcome, without_running_ahead
 
 Callbacks = list[keras.callbacks.Callback]
 RECORDS, BATCH, STEPS = 40, 8, 5
@@ -59,7 +59,8 @@ def fit(folder: Path, callbacks: Callbacks, epochs: int = 3, stop: int | None = 
     made = how.pop("model", None) or model()
     call = {"x": data(), "epochs": epochs, "verbose": 0, "callbacks": [*callbacks, Interruption(stop)]}
     call.update(how.pop("call", {}))
-    ended = fit_in(folder, made, call, **{"local": "1steps", "keep": "100", **how})
+    with without_running_ahead():
+        ended = fit_in(folder, made, call, **{"local": "1steps", "keep": "100", **how})
     return made, ended.history
 
 

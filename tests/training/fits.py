@@ -56,7 +56,7 @@ def resilient(
 ) -> dict[str, Any]:
     """The training, or the rest of it, in the job of ``folder``.
 
-    With ``settled`` no step runs ahead of the writing, so that a kill finds a state of shortly before.
+    With ``settled`` a kill finds a state of shortly before.
     """
     if anchors is not None:
         anchored.ways(folder)[anchors]()
@@ -64,7 +64,7 @@ def resilient(
     job = job_in(folder)
     call["callbacks"].append(Killer(kills or [], folder))
     job.journal.close()
-    with _settled() if settled else contextlib.nullcontext():
+    with without_running_ahead() if settled else contextlib.nullcontext():
         ended = fit_in(folder, model, call, **how)
     if ended.left is not None:
         raise SystemExit(PREEMPTED)
@@ -72,7 +72,8 @@ def resilient(
     return outcome(model, ended.history)
 
 
-def _settled() -> Any:
+def without_running_ahead() -> Any:
+    """Inside, no step begins while a checkpoint is written: each that is due is there."""
     save = Saver.save
 
     def and_wait(saver: Saver, request: Any) -> None:
