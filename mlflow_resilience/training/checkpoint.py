@@ -214,6 +214,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
         meta = json.loads((path / _STATE).read_bytes())
         if meta["format"] > FORMAT:
             raise CheckpointError(f"{path} has format {meta['format']}; this version reads up to {FORMAT}")
+        if meta.get("algorithm", "sha256") not in _DIGESTS:
+            raise CheckpointError(f"{path} is digested by {meta['algorithm']!r}, which this version does not know")
         return meta
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, CheckpointError):
