@@ -109,7 +109,8 @@ def run_fit(
     )
     with _surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
-        build.build(model, build.element_spec(plan.training))
+        with contextlib.suppress(Exception):  # it fails again within the loop, which judges it
+            build.build(model, build.element_spec(plan.training))
         if job.marks is not None:
             job.marks.tell("restoring")
         found = resuming.find()

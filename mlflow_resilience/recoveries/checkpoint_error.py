@@ -12,7 +12,7 @@ from mlflow_resilience.core.text import words
 from mlflow_resilience.recoveries import transient_io
 
 _WORDS = words(
-    r"\bcheckpoints?\b",
+    r"(?<![\w/\\.-])checkpoints?(?![\w/\\-])",  # not as a folder in the path of something else
     r"tensorslicereader|matching files|table file|bad magic|sstable",
     r"unable to (?:synchronously )?(?:open|create|read|flush|lock) (?:file|object|dataset|group|link)|lock file",
     r"file signature|object header|superblock|sblock",
