@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,8 +18,8 @@ from mlflow_resilience.core.fault import Position, describe
 from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
 from mlflow_resilience.core.policy import Policy
-from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.core.schedule import Retention, Schedule
+from mlflow_resilience.ending import keep_end, log_final_model
 from mlflow_resilience.errors import CheckpointError
 from mlflow_resilience.fault_plan import PlannedFault
 from mlflow_resilience.fits import Turn, tell_completed
@@ -33,6 +31,7 @@ from mlflow_resilience.sizes import Sizes
 from mlflow_resilience.spool.heartbeat import Heartbeat
 from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.stop import StopRequests
+from mlflow_resilience.surroundings import beating, surroundings
 from mlflow_resilience.testing import Injector, Place
 from mlflow_resilience.training import build, checkpoint, completed
 from mlflow_resilience.training.call import plan_of, steps_per_epoch
@@ -41,6 +40,7 @@ from mlflow_resilience.training.keeper import Keeper
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.ports import Ports
 from mlflow_resilience.training.remembering import remembers
+from mlflow_resilience.training.state import TrainingState
 from mlflow_resilience.training.stopwatch import Stopwatch
 from mlflow_resilience.training.trainer import KerasTrainer
 
@@ -97,67 +97,92 @@ def run_fit(
     plan = plan_of(model, call, turn.first_step)
     extent = {"epochs": plan.epochs, "steps_per_epoch": steps_per_epoch(plan)}
     job.journal.append("event", name="fit", attempt=0, step=0, text="", data=extent)
-    folder = turn.checkpoints(job.folder.checkpoints)
-    listeners = Listeners(job, policy, plan, folder, checkpoints.replay)
-    journal = ChangeLog(cast(Journal, listeners.journal), (entry for entry, _ in read(job.folder.journal)))
-    judge = Judge(journal, policy, known(policy), job.log(), memory=telemetry.snapshot)
-    if again and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
-        judge.log.settings = replace(judge.log.settings, learning_rate_scale=1.0, skipped_batches=())
-    keeper = _keeper(job, folder, checkpoints, judge, journal)
-    resuming = Resuming(
-        replace(job, journal=cast(Journal, journal)), keeper, plan, checkpoints.resume, dict(identity or {}), turn
-    )
-    with _surroundings(job) as (heart, stop):
+    parts = _Parts(job, plan, policy, checkpoints, turn)
+    with surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
-        with contextlib.suppress(Exception):  # it fails again within the loop, which judges it
-            build.build(model, build.element_spec(plan.training))
-        if job.marks is not None:
-            job.marks.tell("restoring")
-        found = resuming.find()
-        if again and (passed := _pass_by(job, folder, plan)) is not None:
+        found = parts.find(checkpoints.resume, dict(identity or {}))
+        if again and (passed := _pass_by(job, parts.folder, plan)) is not None:
             if not turn.begun:
                 tell_completed(job, turn, passed.global_step)
             return Outcome(history=plan.history, step=passed.global_step)
-        sizes = Sizes(job, judge, keep=not faults and not turn.index)
+        sizes = Sizes(job, parts.judge, keep=not faults and not turn.index)
         if found is None and not turn.index:
             sizes.offer()
-        place = Place(folder=job.folder.path, checkpoints=folder, settle=keeper.wait, read=checkpoint.read)
-        injector = Injector(faults, job.struck, lambda fault: _tell_strike(job, judge, heart, fault), place)
-        ports = Ports(
-            journal=journal,
-            judge=judge,
-            keeper=keeper,
-            beat=_beating(job, heart),
-            stop_asked=lambda: stop.asked,
-            strike=listeners.watching(injector.strike),
-            new_process=job.supervised,
-            stopwatch=Stopwatch(),
-            find_resume=lambda: found,
-            make_exporter=(lambda: Exporter(model)) if checkpoints.log_models else None,
-            environment=telemetry.environment(),
-        )
+        ports = parts.ports(heart, stop, found, faults)
         trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
-        stop.stuck = lambda signal: leaving.from_outside(job, trainer, judge, signal)
+        stop.stuck = lambda signal: leaving.from_outside(job, trainer, parts.judge, signal)
         try:
-            result = train(trainer, judge)
-            if isinstance(result, Leave):
-                trainer.save_and_leave()
-                if job.supervised:
-                    leaving.see_to_its_end(job)
+            result = _train(job, trainer, parts.judge)
         finally:
             stop.served.set()
-            keeper.close()
+            parts.keeper.close()
             sizes.remember()
-            listeners.close()
+            parts.listeners.close()
     if isinstance(result, Leave):
         return Outcome(left=result)
     if isinstance(result, NeedsNewProcess):
         return Outcome(new_process=result)
     if checkpoints.log_models:
-        _log_final_model(job, trainer, judge)
+        log_final_model(job, trainer, parts.judge)
     if again:
-        _keep_end(job, folder, plan, trainer, turn)
+        keep_end(job, parts.folder, plan, trainer, turn)
     return Outcome(history=result, step=trainer.position.global_step)
+
+
+class _Parts:
+    """What takes part in a fit, wired together."""
+
+    def __init__(self, job: Job, plan: Plan, policy: Policy, checkpoints: Checkpoints, turn: Turn) -> None:
+        self._job, self._plan, self._checkpoints, self._turn = job, plan, checkpoints, turn
+        self.folder = turn.checkpoints(job.folder.checkpoints)
+        self.listeners = Listeners(job, policy, plan, self.folder, checkpoints.replay)
+        told = (entry for entry, _ in read(job.folder.journal))
+        self._journal = ChangeLog(cast(Journal, self.listeners.journal), told)
+        self.judge = Judge(self._journal, policy, known(policy), job.log(), memory=telemetry.at_fault)
+        if turn.index and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
+            settings = self.judge.log.settings
+            self.judge.log.settings = replace(settings, learning_rate_scale=1.0, skipped_batches=())
+        self.keeper = _keeper(job, self.folder, checkpoints, self.judge, self._journal)
+
+    def find(self, resume: str, identity: dict[str, Any]) -> TrainingState | None:
+        """The state to go on from. Raises UsageError or NothingToDo about a job to go on with."""
+        job, plan = self._job, self._plan
+        with contextlib.suppress(Exception):  # it fails again within the loop, which judges it
+            build.build(plan.model, build.element_spec(plan.training))
+        if job.marks is not None:
+            job.marks.tell("restoring")
+        writing = replace(job, journal=cast(Journal, self._journal))
+        return Resuming(writing, self.keeper, plan, resume, identity, self._turn).find()
+
+    def ports(
+        self, heart: Heartbeat, stop: StopRequests, found: TrainingState | None, faults: tuple[PlannedFault, ...]
+    ) -> Ports:
+        job, judge, model = self._job, self.judge, self._plan.model
+        place = Place(folder=job.folder.path, checkpoints=self.folder, settle=self.keeper.wait, read=checkpoint.read)
+        injector = Injector(faults, job.struck, lambda fault: _tell_strike(job, judge, heart, fault), place)
+        return Ports(
+            journal=self._journal,
+            judge=judge,
+            keeper=self.keeper,
+            beat=beating(job, heart),
+            stop_asked=lambda: stop.asked,
+            strike=self.listeners.watching(injector.strike),
+            new_process=job.supervised,
+            stopwatch=Stopwatch(),
+            find_resume=lambda: found,
+            make_exporter=(lambda: Exporter(model)) if self._checkpoints.log_models else None,
+            environment=telemetry.environment(),
+        )
+
+
+def _train(job: Job, trainer: KerasTrainer, judge: Judge) -> keras.callbacks.History | NeedsNewProcess | Leave:
+    """Through the loop; who was asked to leave has saved before this returns."""
+    result = train(trainer, judge)
+    if isinstance(result, Leave):
+        trainer.save_and_leave()
+        if job.supervised:
+            leaving.see_to_its_end(job)
+    return result
 
 
 class _Restarted(KerasTrainer):
@@ -186,16 +211,6 @@ def _pass_by(job: Job, folder: Path, plan: Plan) -> Position | None:
         return None
 
 
-def _keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: Turn) -> None:
-    """So that a script that is started again need not train this fit again."""
-    try:
-        completed.keep(folder, plan, trainer.capture())
-        tell_completed(job, turn, trainer.position.global_step)
-    except Exception as error:  # the fit itself has gone well
-        text = f"the end of this fit could not be stored: {type(error).__name__}: {error}"
-        job.journal.append("event", name="checkpoint_failed", step=trainer.position.global_step, text=text, data={})
-
-
 def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, journal: ChangeLog) -> Keeper:
     return Keeper(
         folder,
@@ -208,36 +223,6 @@ def _keeper(job: Job, folder: Path, checkpoints: Checkpoints, judge: Judge, jour
         earlier=(entry for entry, _ in read(job.folder.journal)),
         changes=journal.changes,
     )
-
-
-@contextlib.contextmanager
-def _surroundings(job: Job) -> Iterator[tuple[Heartbeat, StopRequests]]:
-    """Heartbeat, memory readings and signals, for as long as training runs."""
-    heart = Heartbeat(job.folder.heartbeat)
-    stop = StopRequests(passed_on=job.asked_by)
-    monitor = telemetry.Monitor(lambda points: _tell_gauges(job, points), started=job.started)
-    try:
-        with monitor, stop.listening():
-            yield heart, stop
-    finally:
-        heart.leave("script")  # what comes next is not ours to watch
-        heart.close()
-
-
-def _beating(job: Job, heart: Heartbeat) -> Callable[[str, int, int], None]:
-    marks = job.marks
-    if marks is None:
-        return heart.beat
-
-    def beat(phase: str, step: int, epoch: int) -> None:
-        heart.beat(phase, step, epoch)
-        marks.beat(phase)
-
-    return beat
-
-
-def _tell_gauges(job: Job, points: list[Any]) -> None:
-    job.journal.append("gauges", points=[list(point) for point in points])
 
 
 def _tell_strike(job: Job, judge: Judge, heart: Heartbeat, fault: PlannedFault) -> None:
@@ -258,33 +243,3 @@ def _tell_unsaved(judge: Judge, error: Exception, position: Position) -> None:
     """A write in the background failed: training goes on, and the journal has it."""
     fault = describe(error, phase="checkpoint", position=position)
     judge.judge(fault, Capabilities(in_place=True))
-
-
-def _log_final_model(job: Job, trainer: KerasTrainer, judge: Judge) -> None:
-    exporter = trainer.exporter
-    if exporter is None:
-        return
-    local_id = uuid.uuid4().hex[:16]
-    folder = job.folder.path / "models" / local_id
-    try:
-        exporter.write_final(folder, trainer.model)
-    except Exception as error:  # the training itself has gone well, and its last checkpoint is on disk
-        shutil.rmtree(folder, ignore_errors=True)
-        text = f"the finished model could not be logged: {type(error).__name__}: {error}"
-        job.journal.append("event", name="model_failed", step=trainer.position.global_step, text=redact(text), data={})
-        return
-    outcome = "recovered" if judge.log.faults else "clean"
-    job.journal.append(
-        "model",
-        durable=True,
-        local_id=local_id,
-        name="model",
-        attempt=judge.log.attempt,
-        step=trainer.position.global_step,
-        epoch=trainer.position.epoch,
-        digest=trainer.digest(),
-        folder=str(folder),
-        tags={"resilience.outcome": outcome, **exporter.tags},
-        metrics=trainer.last_metrics,
-        delete_after_upload=True,
-    )

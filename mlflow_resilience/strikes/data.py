@@ -24,7 +24,7 @@ def _scaled(factor: float) -> Strike:
         def poison(value: Any) -> Any:
             return value * tf.cast(factor, value.dtype) if value is not None and value.dtype.is_floating else value
 
-        return _with_inputs(batch, lambda inputs: tf.nest.map_structure(poison, inputs))
+        return _with_inputs(batch, lambda inputs: tf.nest.map_structure(poison, inputs, expand_composites=True))
 
     return strike
 
@@ -36,14 +36,14 @@ def _corrupt_record(batch: Any, place: Place) -> Any:
     """
     import tensorflow as tf
 
-    flat = tf.nest.flatten(batch)
+    flat = tf.nest.flatten(batch, expand_composites=True)
     at = next((i for i in range(len(flat) - 1, -1, -1) if _is_lookup(flat[i])), None)
     if at is None:
         return _damaged_picture()
     value = flat[at]
     record = [int(value.shape[0]) // 2] + [0] * (value.shape.rank - 1)
     flat[at] = tf.tensor_scatter_nd_update(value, [record], tf.constant([value.dtype.max], value.dtype))
-    return tf.nest.pack_sequence_as(batch, flat)
+    return tf.nest.pack_sequence_as(batch, flat, expand_composites=True)
 
 
 def _is_lookup(value: Any) -> bool:

@@ -15,7 +15,7 @@ def _raise(batch: Any, place: Place) -> Any:
 def _bug(batch: Any, place: Place) -> Any:
     import tensorflow as tf
 
-    first = tf.nest.flatten(batch)[0]
+    first = tf.nest.flatten(batch, expand_composites=True)[0]
     flat = tf.reshape(tf.cast(first, tf.float32), (tf.shape(first)[0], -1))
     columns = int(flat.shape[-1] or tf.shape(flat)[-1])
 

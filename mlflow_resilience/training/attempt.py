@@ -58,11 +58,12 @@ class Attempt:
         self._meta = plan.resume.meta if plan.resume is not None else None
         self._origin = self._meta["origin"] if self._meta is not None else plan.origin
         data = self._meta["data"] if self._meta is not None else {}
-        self.feed = _feed(plan.training, True, data.get("training"), plan.resume, plan.given)
+        self.feed = self._feed_of(plan.training, data.get("training"), plan.given, training=True)
         self.feed.differs = watch.data_differs
         self.validation: Feed | None = None
         if plan.validation:
-            self.validation = _feed(plan.validation, False, data.get("validation"), plan.resume, plan.given_validation)
+            stored = data.get("validation")
+            self.validation = self._feed_of(plan.validation, stored, plan.given_validation, training=False)
         self.boundary: Boundary
         self.signs: Signs
         self._health = Health(self._meta.get("losses", {}) if self._meta is not None else {})
@@ -234,6 +235,13 @@ class Attempt:
         }
         return TrainingState(tensors={**tensors, **arrays}, meta=meta)
 
+    def _feed_of(self, arguments: dict[str, Any], stored: Any, given: Given | None, *, training: bool) -> Feed:
+        resume, start = self.plan.resume, None
+        if stored is not None and resume is not None:
+            start = DataPosition(**unpack(stored, resume.tensors))
+        distributed = self.model._distribute_strategy is not None
+        return Feed(arguments, training=training, start=start, given=given, distributed=distributed)
+
     def _validation_data(self, arrays: dict[str, Any]) -> Any:
         if self.validation is None:
             return None
@@ -274,15 +282,6 @@ class Attempt:
         self.stand()
         self._meta = None
         self.plan.resume = None
-
-
-def _feed(
-    arguments: dict[str, Any], training: bool, stored: Any, resume: TrainingState | None, given: Given | None
-) -> Feed:
-    start = None
-    if stored is not None and resume is not None:
-        start = DataPosition(**unpack(stored, resume.tensors))
-    return Feed(arguments, training=training, start=start, given=given)
 
 
 def _between(position: DataPosition) -> DataPosition:

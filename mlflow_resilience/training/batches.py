@@ -33,7 +33,8 @@ class Feed(DataAdapter):
     """The data of a `fit` or of its validation, positioned.
 
     ``arguments`` are those of Keras's `get_data_adapter`. The real adapter is made when Keras would make it, since
-    making it draws random numbers. With ``start`` the first epoch begins there.
+    making it draws random numbers. With ``start`` the first epoch begins there. ``distributed`` says whether the model
+    has a strategy.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Feed(DataAdapter):
         training: bool,
         start: DataPosition | None = None,
         given: Given | None = None,
+        distributed: bool = False,
     ) -> None:
         self.arguments = arguments
         self.training = training
@@ -54,6 +56,8 @@ class Feed(DataAdapter):
         self.differs: Callable[[], None] = lambda: None  # told when the data found again is not what was read before
         self._adapter: DataAdapter | None = None
         self._fresh = True
+        self.distributed = distributed
+        self.looks_ahead = distributed  # Keras is about to take a batch to build the model by
         self.anchors = Anchors()
         self._batch: tuple[int, int] | None = None  # bytes and records of one
         self._given = given  # a PyDataset as the script made it

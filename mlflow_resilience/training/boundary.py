@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from mlflow_resilience.training.microbatch import collected
 from mlflow_resilience.training.signs import Signs
 from mlflow_resilience.training.state import GROUPS, optimizers, value_of, variables
 
@@ -73,6 +74,8 @@ def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable, signs: Sign
 
     def apply(grads: Any, trainable_variables: Any = None) -> Any:
         grads = list(grads)
+        if collected(optimizer, grads, trainable_variables):
+            return None
         present = [gradient for gradient in grads if gradient is not None]
         with tf.control_dependencies(present):
             mark = begun.assign_add(1, read_value=False)

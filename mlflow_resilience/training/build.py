@@ -20,10 +20,10 @@ def build(model: keras.Model, element_spec: Any) -> bool:
     False where the model does not allow it (its first step then creates them, and there is nothing to go back to
     before it).
     """
-    with randomness.untouched(but=("python",)):
+    with randomness.untouched(but=("python",)), model.distribute_strategy.scope():
         if not (model.built and _metrics_built(model)) and element_spec is not None:
             with contextlib.suppress(Exception):
-                model._symbolic_build(data_batch=tf.nest.map_structure(_blank, element_spec))
+                model._symbolic_build(data_batch=tf.nest.map_structure(blank, element_spec))
         if not model.built:
             return False
         if type(model).train_step is not keras.Model.train_step:
@@ -41,8 +41,7 @@ def _trace(model: keras.Model, element_spec: Any) -> bool:
     if model.run_eagerly:
         return False
     try:
-        with model.distribute_strategy.scope():
-            tf.function(model.train_step, autograph=False).get_concrete_function(element_spec)
+        tf.function(model.train_step, autograph=False).get_concrete_function(element_spec)
     except Exception:
         return False
     _traced.add(model)
@@ -68,7 +67,8 @@ def _batch_spec(value: Any) -> tf.TensorSpec:
     return tf.TensorSpec((None, *value.shape[1:]), dtype)
 
 
-def _blank(spec: tf.TensorSpec) -> Any:
+def blank(spec: tf.TensorSpec) -> Any:
+    """An array of zeros that fits ``spec``, with 1 for each dimension that is open."""
     shape = [1 if dimension is None else dimension for dimension in spec.shape]
     return np.zeros(shape, dtype=spec.dtype.as_numpy_dtype)
 

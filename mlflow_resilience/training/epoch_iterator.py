@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from mlflow_resilience.training.batches import Feed
+from mlflow_resilience.training.build import blank
 from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import DataPosition
 
@@ -28,6 +30,10 @@ class PositionedEpochIterator(keras_trainer.TFEpochIterator):
             return
         feed = self.data_adapter
         feed.loop = self
+        if feed.looks_ahead:
+            yield from self._look_ahead(feed)
+            return
+        feed.looks_ahead = feed.distributed and not feed.training  # before each validation
         feed.on_epoch_begin()
         start = feed.start or DataPosition()
         if feed.start is not None:
@@ -41,6 +47,20 @@ class PositionedEpochIterator(keras_trainer.TFEpochIterator):
         else:
             yield from self._bounded(feed, start.step, bound, stride)
         feed.on_epoch_end()
+
+    def _look_ahead(self, feed: Feed) -> Iterator[tuple[int, int, Any]]:
+        """The batch by which Keras builds a model that has a strategy. It makes an iterator for it, which counts."""
+        feed.looks_ahead = False
+        if feed.training and feed.start is not None:  # it was done, and the model is built
+            yield 0, 0, iter([tf.nest.map_structure(blank, feed.element_spec)])
+            return
+        feed.on_epoch_begin()
+        if feed.start is not None:
+            self._current_iterator = feed.find(self._distributed_dataset, feed.start)
+            feed.start = None
+        if self._current_iterator is None or self.steps_per_epoch is None:
+            self._current_iterator = feed.open(self._distributed_dataset)
+        yield 0, 0, self._current_iterator.iterator
 
     # The two loops follow Keras's own to the letter, but for their first step and for counting: which iterators are
     # made, and when, decides the shuffle's seeds.

@@ -15,6 +15,7 @@ from mlflow_resilience.training import pristine
 from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import DataPosition
 from mlflow_resilience.training.records import Bad, NoRecords, batch_size, identities
+from mlflow_resilience.training.replicas import joined, parts
 
 
 def asks(decision: Decision, action: type[Action]) -> bool:
@@ -54,17 +55,28 @@ def without_bad(model: keras.Model, batch: Any, first: int) -> tuple[Any, list[B
     """The records of ``batch`` that the model and its loss accept, and those that they refuse.
 
     Each record is tried alone, in a test step; ``first`` numbers the batch's first record within its epoch. Where none
-    or all are refused the batch is as it was: then it is not the records.
+    or all (of a replica) are refused the batch is as it was: then it is not the records.
     """
-    size = int(tf.shape(tf.nest.flatten(batch)[0])[0])
-    good, bad = [], []
-    for index in range(size):
-        record = tf.nest.map_structure(lambda tensor, at=index: tensor[at : at + 1], batch)
-        try:
-            model.test_step(record)
-            good.append(index)
-        except (tf.errors.OpError, ValueError) as error:
-            bad.append(Bad(first + index, f"record {first + index} of the epoch", clean(str(error))[:500]))
-    if not bad or not good:
+    whole, good, bad = parts(batch), [], []
+    for part in whole:
+        fine = []
+        for index in range(_size(part)):
+            record = tf.nest.map_structure(lambda tensor, at=index: tensor[at : at + 1], part)
+            try:
+                model.distribute_strategy.run(model.test_step, args=(record,))
+                fine.append(index)
+            except (tf.errors.OpError, ValueError) as error:
+                bad.append(Bad(first + index, f"record {first + index} of the epoch", clean(str(error))[:500]))
+        good.append(fine)
+        first += _size(part)
+    if not bad or not all(good):
         return batch, []
-    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, good), batch), bad
+    chosen = [
+        tf.nest.map_structure(lambda tensor, at=at: tf.gather(tensor, at), part)
+        for part, at in zip(whole, good, strict=True)
+    ]
+    return joined(batch, chosen), bad
+
+
+def _size(batch: Any) -> int:
+    return int(tf.shape(tf.nest.flatten(batch)[0])[0])

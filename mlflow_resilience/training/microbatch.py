@@ -1,19 +1,20 @@
 """A batch trained in pieces with one optimiser step: the same effective batch in less memory.
 
-Each piece runs the model's own `train_step` with the optimiser's `apply` intercepted; the gradients are added up with
-the pieces' sizes as weights, and applied once. Learning-rate schedules, averages of weights and clipping see one step,
-as they would without pieces. What depends on the batch as a whole cannot be equal: batch normalisation and dropout.
+Each piece runs the model's own `train_step`, whose optimisers give their gradients away (`collected`); they are added
+up with the pieces' sizes as weights, and applied once. Learning-rate schedules, averages of weights and clipping see
+one step, as they would without pieces. What depends on the batch as a whole cannot be equal: batch normalisation and
+dropout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
-
-from mlflow_resilience.training.state import optimizers
 
 Step = Callable[[Any], Any]
 
@@ -39,7 +40,7 @@ def in_pieces(model: keras.Model, pieces: int) -> Step:
             with tf.control_dependencies(barrier):
                 piece = tf.nest.map_structure(lambda tensor, a=first, b=last: tensor[a:b], data)
             weight = tf.cast(last - first, tf.float32) / tf.cast(size, tf.float32)
-            with total.collecting(model, weight):
+            with total.collecting(weight):
                 logs = model.train_step(piece)
             barrier = [tensor for tensor in tf.nest.flatten([logs, total.latest()]) if tensor is not None]
         total.apply()
@@ -60,14 +61,33 @@ def changes_result(model: keras.Model) -> str | None:
     return None
 
 
+def collected(optimizer: Any, grads: list[Any], trainable_variables: Any) -> bool:
+    """Whether these gradients are those of a piece: they are now part of its batch's sum, and not to be applied."""
+    current = getattr(_collecting, "current", None)
+    if current is None:
+        return False
+    total, weight = current
+    total.add(optimizer, grads, None if trainable_variables is None else list(trainable_variables), weight)
+    return True
+
+
+#: The sum that is under way, and the weight of the piece: of each thread, since replicas are traced in threads.
+_collecting = threading.local()
+
+
 class _Gradients:
     """The sum of the pieces' gradients, kept for each optimiser that the step applies."""
 
     def __init__(self) -> None:
         self._sums: dict[int, tuple[Any, list[Any], Any]] = {}
 
-    def collecting(self, model: keras.Model, weight: Any) -> _Collecting:
-        return _Collecting(self, optimizers(model), weight)
+    @contextlib.contextmanager
+    def collecting(self, weight: Any) -> Iterator[None]:
+        _collecting.current = (self, weight)
+        try:
+            yield
+        finally:
+            _collecting.current = None
 
     def add(self, optimizer: Any, grads: list[Any], trainable_variables: Any, weight: Any) -> None:
         scaled = [None if g is None else _dense(g) * tf.cast(weight, g.dtype) for g in grads]
@@ -82,33 +102,6 @@ class _Gradients:
     def apply(self) -> None:
         for optimizer, grads, trainable_variables in self._sums.values():
             optimizer.apply(grads, trainable_variables)
-
-
-class _Collecting:
-    """While inside, the optimisers' `apply` adds to the sum in place of updating."""
-
-    def __init__(self, total: _Gradients, targets: list[Any], weight: Any) -> None:
-        self._total, self._targets, self._weight = total, targets, weight
-        self._held: list[Any] = []
-
-    def __enter__(self) -> None:
-        for optimizer in self._targets:
-            self._held.append(vars(optimizer).get("apply"))
-            optimizer.apply = self._intercept(optimizer)
-
-    def __exit__(self, *_: object) -> None:
-        for optimizer, held in zip(self._targets, self._held, strict=True):
-            if held is None:
-                del optimizer.apply
-            else:
-                optimizer.apply = held
-
-    def _intercept(self, optimizer: Any) -> Callable[..., None]:
-        def apply(grads: Any, trainable_variables: Any = None) -> None:
-            listed = None if trainable_variables is None else list(trainable_variables)
-            self._total.add(optimizer, list(grads), listed, self._weight)
-
-        return apply
 
 
 def _dense(gradient: Any) -> Any:

@@ -33,7 +33,8 @@ class Signs:
     """The signs of the steps since they were last taken: one small tensor a step, read when Keras reads its logs.
 
     The norm is that of all gradients that optimisers are applied to in the step, before clipping and without the factor
-    of a scaled loss; in float32, so that one beyond 1.8e19 is infinite. Under more than one replica it is not measured.
+    of a scaled loss; in float32, so that one beyond 1.8e19 is infinite. With several replicas it is that
+    of the sum of their gradients.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -57,8 +58,9 @@ class Signs:
 
     def measure(self, optimizer: Any, gradients: list[Any]) -> None:
         """``optimizer`` is about to be applied to ``gradients``."""
-        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            return
+        replica = tf.distribute.get_replica_context()
+        if replica is not None and replica.num_replicas_in_sync > 1:
+            gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         squares = tf.add_n([_squares(gradient) for gradient in gradients]) / tf.square(_scale(optimizer))
         self._squares.assign(tf.where(self._squares < 0.0, squares, self._squares + squares))
 

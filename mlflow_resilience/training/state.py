@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from mlflow_resilience.errors import CheckpointError
 
-#: The groups of variables that a state holds, in the order in which they are named and restored.
-GROUPS = ("model", "optimizer", "metrics", "untracked")
+#: The groups of variables that a state holds, in the order in which they are named and restored. Of variables that each
+#: replica of a model has its own of, the first groups hold the first replica's (or the sum), the last ones every one's.
+GROUPS = ("model", "optimizer", "metrics", "untracked", "replicas", "replica_metrics")
 
 #: The groups that outlive an epoch.
-LASTING = ("model", "optimizer", "untracked")
+LASTING = ("model", "optimizer", "untracked", "replicas")
 
 
 @dataclass(kw_only=True)
@@ -50,6 +51,10 @@ def variables(model: keras.Model, group: str) -> list[Any]:
         return list(model.metrics_variables)
     if group == "optimizer":
         return [variable for optimizer in optimizers(model) for variable in optimizer.variables]
+    if group == "replicas":
+        return _of_each_replica(model.non_trainable_variables)
+    if group == "replica_metrics":
+        return _of_each_replica(model.metrics_variables)
     return untracked(model)
 
 
@@ -63,6 +68,12 @@ def untracked(model: keras.Model) -> list[tf.Variable]:
             if isinstance(value, tf.Variable):
                 found.append(value)
     return _once(found)
+
+
+def _of_each_replica(variables: Iterable[Any]) -> list[tf.Variable]:
+    """What lies behind variables of several replicas; these may differ, as moving statistics do."""
+    held = (getattr(variable, "_value", variable) for variable in variables)
+    return [each for value in held if isinstance(value, tf.distribute.DistributedValues) for each in value.values]
 
 
 def named(model: keras.Model, groups: Sequence[str] = GROUPS) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import reduce_per_replica
 
@@ -21,6 +20,7 @@ from mlflow_resilience.training.boundary import Boundary
 from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.microbatch import in_pieces
 from mlflow_resilience.training.records import Bad
+from mlflow_resilience.training.replicas import fewest_records, records
 from mlflow_resilience.training.signs import Signs
 
 
@@ -184,7 +184,7 @@ class Step:
             mend(decision)
 
     def _compute(self, cursor: Cursor, batch: Any) -> Any:
-        pieces = min(self._around.settings.accumulation, records(batch) or 1)
+        pieces = min(self._around.settings.accumulation, fewest_records(batch))
         whole = _fits(batch, cursor.element_spec)
         function = self._compiled.get((pieces, whole))
         if function is not None:
@@ -223,15 +223,6 @@ class Step:
             return (*inner(data), boundary.read())
 
         return tf.function(with_boundary, input_signature=(element_spec,))
-
-
-def records(batch: Any) -> int | None:
-    """How many records a batch has, by its first tensor's first dimension."""
-    for tensor in tf.nest.flatten(batch):
-        shape = getattr(tensor, "shape", None)
-        if shape is not None and len(shape) > 0:
-            return int(np.shape(tensor)[0]) if not isinstance(tensor, tf.RaggedTensor) else int(tensor.nrows())
-    return None
 
 
 def _fits(batch: Any, spec: Any) -> bool:

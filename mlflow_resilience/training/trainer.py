@@ -50,7 +50,7 @@ class KerasTrainer:
         self._growth = Growth(clean_steps)
         self._memory = Memory(ports.judge.memory)
         self._position = plan.start
-        self._furthest = 0
+        self._furthest = ports.judge.log.step if ports.judge.log.attempt else 0  # an earlier process got so far
         self._untouched = True  # no step is done since the last start or restore
         self._whole = False  # the model is in the state that it is to go on from
         self._phase: Phase = "start"
@@ -141,7 +141,7 @@ class KerasTrainer:
             self._enter(phase, position)
         watch = self._ports.stopwatch
         if phase == "data":
-            watch.switch("data_wait")
+            watch.switch("data_wait" if self._starting.resume is None else "restore")
         elif phase in ("step", "trace"):
             replayed = position.global_step < self._furthest
             watch.switch("startup" if phase == "trace" else "replayed" if replayed else "productive")
@@ -213,6 +213,7 @@ class KerasTrainer:
 
     def save_and_leave(self) -> None:
         """Write the state at the last boundary, and wait until it is on disk and handed over for logging."""
+        self._ports.stopwatch.switch("save_stall")
         if self._attempt is not None and self._attempt.at_boundary and self._whole:
             self._tell.points()
             self._ports.keeper.save_now(self._attempt.capture, self._ports.judge.log.attempt)

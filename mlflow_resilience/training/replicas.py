@@ -1,0 +1,49 @@
+"""A batch that is spread over the replicas of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def parts(batch: Any) -> list[Any]:
+    """What each replica is given; a batch that is not spread is its own only part."""
+    spread = next((each for each in tf.nest.flatten(batch) if isinstance(each, tf.distribute.DistributedValues)), None)
+    if spread is None:
+        return [batch]
+    return [tf.nest.map_structure(lambda each, at=at: _at(each, at), batch) for at in range(len(spread.values))]
+
+
+def joined(batch: Any, parts: list[Any]) -> Any:
+    """A batch like ``batch``, of these parts."""
+    if len(parts) == 1:
+        return parts[0]
+    flat = [tf.nest.flatten(part, expand_composites=True) for part in parts]
+    values = [value for each in zip(*flat, strict=True) for value in each]
+    return tf.nest.pack_sequence_as(batch, values, expand_composites=True)
+
+
+def records(batch: Any) -> int | None:
+    """How many records a batch has, over all its parts; None where that cannot be told."""
+    counts = [_first_dimension(part) for part in parts(batch)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def fewest_records(batch: Any) -> int:
+    """How many records the smallest part has; at least 1."""
+    return max(1, min(_first_dimension(part) or 1 for part in parts(batch)))
+
+
+def _at(value: Any, replica: int) -> Any:
+    return value.values[replica] if isinstance(value, tf.distribute.DistributedValues) else value
+
+
+def _first_dimension(part: Any) -> int | None:
+    for tensor in tf.nest.flatten(part):
+        shape = getattr(tensor, "shape", None)
+        if shape is not None and len(shape) > 0:
+            return int(np.shape(tensor)[0]) if not isinstance(tensor, tf.RaggedTensor) else int(tensor.nrows())
+    return None
