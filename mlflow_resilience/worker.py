@@ -119,7 +119,7 @@ def _make(parameters: Parameters) -> dict[str, Any]:
     callbacks = loaded.callbacks(params) if loaded.callbacks is not None else []
     call: dict[str, Any] = {"epochs": parameters.epochs, "callbacks": callbacks, "verbose": 0}
     train, validation = data
-    call.update(_training(train, parameters.batch_size))
+    call.update(_training(train, parameters))
     if validation is not None:
         call.update(validation_data=validation)
     identity: dict[str, Any] = {
@@ -133,11 +133,16 @@ def _make(parameters: Parameters) -> dict[str, Any]:
     return {"model": model, "call": call, "identity": identity}
 
 
-def _training(data: Any, batch_size: int) -> dict[str, Any]:
+def _training(data: Any, parameters: Parameters) -> dict[str, Any]:
+    """What `fit` is called with. Arrays come in another order in each epoch, where they can be chosen from."""
+    from mlflow_resilience.training import reshuffling
+
     if not isinstance(data, tuple):
         return {"x": data, "shuffle": False}
     x, y, *weight = data
-    return {"x": x, "y": y, "sample_weight": weight[0] if weight else None, "batch_size": batch_size}
+    call = {"x": x, "y": y, "sample_weight": weight[0] if weight else None, "batch_size": parameters.batch_size}
+    each_epoch = reshuffling.EachEpoch(parameters.seed) if reshuffling.can_be_chosen_from(data) else True
+    return {**call, "shuffle": each_epoch}
 
 
 def _end_before_training(job: Job, policy: Policy, error: Exception) -> int:

@@ -17,13 +17,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from mlflow_resilience.training import pipeline, pristine, randomness
+from mlflow_resilience.training import pipeline, pristine, randomness, reshuffling
 from mlflow_resilience.training.anchor import Anchors
 from mlflow_resilience.training.cursor import Cursor
 from mlflow_resilience.training.data_position import DataPosition, is_marked, mark
 from mlflow_resilience.training.py_dataset import Given
+from mlflow_resilience.training.reshuffling import EachEpoch
 
 if TYPE_CHECKING:
     from mlflow_resilience.training.epoch_iterator import PositionedEpochIterator
@@ -69,11 +71,20 @@ class Feed(DataAdapter):
     @property
     def adapter(self) -> DataAdapter:
         if self._adapter is None:
-            self._adapter = data_adapters.get_data_adapter(**self.arguments)
+            plainly = (
+                {**self.arguments, "shuffle": False}
+                if isinstance(self.arguments["shuffle"], EachEpoch)
+                else self.arguments
+            )
+            self._adapter = data_adapters.get_data_adapter(**plainly)
         return self._adapter
 
     def get_tf_dataset(self) -> Any:
-        dataset = self.adapter.get_tf_dataset()
+        adapter, shuffle = self.adapter, self.arguments["shuffle"]
+        if isinstance(shuffle, EachEpoch) and isinstance(adapter, ArrayDataAdapter):
+            dataset = reshuffling.dataset(adapter, shuffle)
+        else:
+            dataset = adapter.get_tf_dataset()
         self.element_spec = dataset.element_spec
         return dataset
 

@@ -15,6 +15,7 @@ from tensorflow.python.eager import context as tf_context
 from tensorflow.python.framework import config as tf_config
 
 from mlflow_resilience.training.pipeline import Stage, stages
+from mlflow_resilience.training.reshuffling import EachEpoch
 
 #: Ops that keep their own position in a stream of random numbers: who comes first gets the next number.
 STATEFUL_RANDOM = frozenset(
@@ -62,7 +63,7 @@ def findings(data: Any) -> list[str]:
 
 
 def unseeded_order(arguments: dict[str, Any]) -> list[str]:
-    """The finding about arrays that are shuffled without a seed, if they are."""
+    """The finding about arrays that Keras shuffles without a seed, if it does."""
     if not _shuffles_arrays(arguments) or _seed() is not None:
         return []
     return ["the arrays are shuffled without a seed: call keras.utils.set_random_seed before the model is made"]
@@ -83,7 +84,7 @@ def stateful_random_ops(function: Any) -> list[str]:
 def _shuffles_arrays(arguments: dict[str, Any]) -> bool:
     x = arguments["x"]
     is_arrays = x is not None and not isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
-    return bool(is_arrays and arguments["shuffle"])
+    return bool(is_arrays and arguments["shuffle"] and not isinstance(arguments["shuffle"], EachEpoch))
 
 
 def _seed() -> int | None:

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from mlflow_resilience.training.reshuffling import EachEpoch
+
 RECORDS, BATCH, EPOCHS = 76, 8, 3  # ten batches an epoch, the last one of four records
 STEPS = 10
 
@@ -68,6 +70,10 @@ def _arrays() -> dict[str, Any]:
     return {"x": x, "y": y, "batch_size": BATCH, "validation_data": validation()}
 
 
+def _reshuffled() -> dict[str, Any]:
+    return {**_arrays(), "shuffle": EachEpoch(3)}
+
+
 class Shuffled(keras.utils.PyDataset):
     """Draws from Python's and from NumPy's random state, and keeps its order in an attribute."""
 
@@ -109,6 +115,7 @@ PIPELINES: dict[str, Callable[[], dict[str, Any]]] = {
     "stateful_ops": _stateful_ops,
     "generator": _generator,
     "arrays": _arrays,
+    "reshuffled": _reshuffled,
     "py_dataset": _py_dataset,
     "unknown": _unknown,
     "repeated": _repeated,
