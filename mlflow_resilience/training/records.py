@@ -168,7 +168,8 @@ def _opened(graph: tf.compat.v1.GraphDef, name: str, spec: Any, iterators: int) 
 
 def _spec_of(graph: tf.compat.v1.GraphDef, name: str) -> Any:
     node = next(node for node in graph.node if node.name == name)
-    types = node.attr["output_types"].list.type or node.attr["Toutput_types"].list.type
+    name = "output_types" if "output_types" in node.attr else "Toutput_types"  # to ask for one would make it
+    types = node.attr[name].list.type
     shapes = node.attr["output_shapes"].list.shape
     return tuple(
         tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(kind)) for shape, kind in zip(shapes, types, strict=True)
