@@ -19,6 +19,8 @@ from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.loop import Leave, NeedsNewProcess, train
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.schedule import Retention, Schedule
+from mlflow_resilience.doctor.finding import Finding
+from mlflow_resilience.doctor.passing import Passing
 from mlflow_resilience.ending import keep_end, log_final_model
 from mlflow_resilience.errors import CheckpointError
 from mlflow_resilience.fault_plan import PlannedFault
@@ -166,12 +168,18 @@ class _Parts:
             keeper=self.keeper,
             beat=beating(job, heart),
             stop_asked=lambda: stop.asked,
-            strike=self.listeners.watching(injector.strike),
+            strike=Passing(model, self._tell_finding).watching(self.listeners.watching(injector.strike)),
             new_process=job.supervised,
             stopwatch=Stopwatch(),
             find_resume=lambda: found,
             make_exporter=(lambda: Exporter(model)) if self._checkpoints.log_models else None,
             environment=telemetry.environment(),
+        )
+
+    def _tell_finding(self, step: int, finding: Finding) -> None:
+        text = f"{finding.text}: {finding.remedy}"
+        self._journal.append(
+            "event", name="doctor", attempt=self.judge.log.attempt, step=step, text=text, data=finding.to_dict()
         )
 
 

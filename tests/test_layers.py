@@ -24,6 +24,7 @@ GROUND = {
     "parameters",
     "recipe",
     "summary",
+    "undisturbed",
     "explain",
 }
 
@@ -38,6 +39,8 @@ ROOT_PARTS = (
     "replaying",
     "worker",
     "fitting",
+    "surroundings",
+    "ending",
     "resuming",
     "change_log",
     "listeners",
@@ -49,7 +52,7 @@ ROOT_PARTS = (
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
-    "spool": {"errors"},
+    "spool": {"errors", "core"},
     "recoveries": {"errors", "core"},
     "notify": {"errors", "core", "spool"},
     "forensics": {"core", "spool", "recoveries"},
@@ -60,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "startup": {"child"},
     "run_context": {"spool"},
     "summary": {"spool"},
+    "undisturbed": {"spool", "summary"},
     "explain": {"errors", "core", "recoveries"},
     **{part: GROUND for part in ("training", "tracking", "telemetry", "diagnostics", "plots", "supervisor")},
     "strikes": GROUND,
@@ -67,34 +71,38 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": GROUND | {"plots"},
     "display": GROUND,
     "comparison": GROUND | {"plots", "tracking"},
+    "doctor": {*GROUND, "training", "telemetry"},
+    "drill": GROUND | {"plots", "tracking", "strikes", "supervisor"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
     **{
-        part: {*GROUND, *ROOT_PARTS, "training", "telemetry", "diagnostics", "testing", "supervisor"}
+        part: {*GROUND, *ROOT_PARTS, "training", "telemetry", "diagnostics", "doctor", "testing", "supervisor", "display"}
         for part in ROOT_PARTS
     },
     "backend": GROUND | {"supervisor", "display", "cli"},
-    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "comparison", "testing"},
+    "cli": GROUND | {"supervisor", "display", "job", "tracking", "report", "comparison", "doctor", "drill", "testing"},
     "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
-AT_HOME = ("training", "diagnostics", "recipes", "api", "fitting")  # of TensorFlow and Keras
+AT_HOME = ("training", "diagnostics", "doctor", "recipes", "api", "fitting")  # of TensorFlow and Keras
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {
     "tensorflow": {**dict.fromkeys(("strikes", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
-    "keras": {**dict.fromkeys(("strikes", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
+    "keras": {**dict.fromkeys(("strikes", "drill", *ROOT_PARTS), False), **dict.fromkeys(AT_HOME, True)},
     "mlflow": {
         "tracking": True,
         "comparison": True,
         "backend": True,
         "cli": False,
+        "drill": False,
+        "doctor": False,
         "job": False,
         "child": False,
         "sender": True,
     },
     "psutil": {"telemetry": True},
     "pynvml": {"telemetry": True},
-    "matplotlib": {"plots": True, "comparison": True},
+    "matplotlib": {"plots": True, "comparison": True, "drill": True},
     "click": {"cli": True},
     "rich": {"display": False, "cli": False},
 }

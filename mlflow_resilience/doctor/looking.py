@@ -22,11 +22,11 @@ def split_of(data: Any, name: str, batches: int, batch_size: int) -> Split:
     if isinstance(data, tf.data.Dataset):
         steps = float(data.cardinality())
         known = None if steps == tf.data.UNKNOWN_CARDINALITY else math.inf if steps < 0 else steps
-        return _of_batches(data.take(batches).as_numpy_iterator(), name, known, batches)
+        return of_batches(data.take(batches).as_numpy_iterator(), name, known, batches)
     if isinstance(data, keras.utils.PyDataset):
         count = data.num_batches
         read = (data[index] for index in range(min(batches, count if count is not None else batches)))
-        return _of_batches(read, name, None if count is None else float(count), batches)
+        return of_batches(read, name, None if count is None else float(count), batches)
     return _of_arrays(data, name, batch_size)
 
 
@@ -41,7 +41,8 @@ def expected_by(model: keras.Model) -> Expected:
     return Expected(inputs=tuple(inputs), heads=tuple(heads), layers=layers)
 
 
-def _of_batches(read: Iterable[Any], name: str, steps: float | None, batches: int) -> Split:
+def of_batches(read: Iterable[Any], name: str, steps: float | None, batches: int) -> Split:
+    """What these batches hold; ``steps`` is how many there are in all, if that is known."""
     seen = [keras.utils.unpack_x_y_sample_weight(batch) for batch in itertools.islice(read, batches)]
     inputs, targets, weights = (
         tuple(_columns(title, [batch[at] for batch in seen])) for at, title in enumerate(("x", "y", "weight"))

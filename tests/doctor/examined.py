@@ -15,6 +15,7 @@ from mlflow_resilience.doctor.examination import Extent, examine
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.telemetry import measure_memory
 from mlflow_resilience.training import build
+from tests.training import pieces
 
 HEAD = """
 import keras, numpy as np, tensorflow as tf
@@ -104,3 +105,22 @@ def _measured(width: int, depth: int, batch: int) -> dict[str, Any]:
     with measure_memory(interval_seconds=0.001) as use:
         step((x, x))
     return {"told_mb": told.step / 1e6, "measured_mb": use.extra_mb}
+
+
+def passing(folder: Path) -> dict[str, list[str]]:
+    """What is said of trainings whose batches pass, and whether they are those of plain `fit`."""
+    x, y, _ = pieces.arrays()
+    told = {}
+    for name, call in {
+        "healthy": {"x": x, "y": y},
+        "large": {"x": 300 * x, "y": y},
+        "short": {"x": x[:24], "y": y[:24]},
+    }.items():
+        place = folder / name
+        place.mkdir()
+        plain, ours = pieces.made(), pieces.made()
+        plain.fit(**call, batch_size=8, verbose=0)
+        pieces.fit(place, ours, {**call, "batch_size": 8, "verbose": 0})
+        assert pieces.weights(plain) == pieces.weights(ours)
+        told[name] = [entry["data"]["check"] for entry in pieces.told(place, "event") if entry["name"] == "doctor"]
+    return told
