@@ -54,7 +54,7 @@ def _root_cause(fault: Fault, recovery: Recovery) -> str:
     lines = [line.strip() for line in link.message.splitlines() if line.strip()] or [""]
     line = next((line for line in lines if recovery.matches(replace(link, message=line, signal=None))), lines[0])
     told = f"{link.exception}: {line}" if link.exception and line else link.exception or line
-    return redact(shorten(told, 500)).replace("\n", " ")
+    return shorten(redact(told), 500).replace("\n", " ")
 
 
 def _told(rung: Rung) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from mlflow_resilience.core.attempt import AttemptLog
+from mlflow_resilience.errors import TrackingError
 from mlflow_resilience.spool.folder import JobFolder, home
 from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.spool.lease import Lease
 from mlflow_resilience.spool.marks import Marks
 from mlflow_resilience.spool.process import identity
+from mlflow_resilience.supervisor.delivery import REQUIRE_SETTING, Attended, SenderKeeper, tracking_seconds
 
 _SENDER = (sys.executable, "-m", "mlflow_resilience.sender")
 
@@ -36,6 +37,7 @@ class Job:
     lease: Any = None
     pid: int = field(default_factory=os.getpid)
     marks: Marks | None = None  # of a process that a supervisor started
+    sender: Attended | None = None  # beside a process that no supervisor started
 
     def asked_by(self) -> str | None:
         """The signal by which the supervisor was asked to end the job, if it was: it passes on another one."""
@@ -112,7 +114,8 @@ def listen_for_stacks(job: Job) -> None:
 
 
 def begin(entry: Mapping[str, Any]) -> Job:
-    """A job of this process's own, with a sender beside it."""
+    """A job of this process's own, with a sender beside it. Raises TrackingError where MLflow must answer before
+    training begins (the setting ``MLFLOW_RESILIENCE_REQUIRE_TRACKING``) and does not."""
     folder = JobFolder.create(home())
     lease = folder.lease("process")
     journal = folder.open_journal()
@@ -120,21 +123,26 @@ def begin(entry: Mapping[str, Any]) -> Job:
     journal.append("header", durable=True, job_id=folder.job_id)
     journal.append("job", durable=True, **entry)
     journal.append("owner", durable=True, **identity("process"))
-    with folder.sender_log.open("ab") as log:
-        subprocess.Popen(
-            [*_SENDER, os.fspath(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    return Job(folder=folder, journal=journal, supervised=False, entry=dict(entry), lease=lease)
+    uri = str(entry.get("tracking_uri") or "")  # the journal's may lack its credentials
+    sender = Attended(SenderKeeper(folder, _SENDER, {"MLFLOW_RESILIENCE_TRACKING_URI": uri} if uri else {}))
+    job = Job(folder=folder, journal=journal, supervised=False, entry=dict(entry), lease=lease, sender=sender)
+    if is_set(REQUIRE_SETTING) and (refusal := sender.await_run(tracking_seconds())) is not None:
+        end(job, "failed", 1, refusal)
+        raise TrackingError(refusal)
+    return job
+
+
+def is_set(setting: str) -> bool:
+    """Whether the environment says yes to it."""
+    return os.environ.get(setting, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def end(job: Job, outcome: str, exit_code: int, text: str = "") -> None:
     """Close a job of this process's own; the sender delivers the rest by itself."""
     job.journal.append("job_ended", durable=True, outcome=outcome, exit_code=exit_code, text=text)
     job.journal.close()
+    if job.sender is not None:
+        job.sender.job_has_ended()
     if job.lease is not None:
         job.lease.release()
 

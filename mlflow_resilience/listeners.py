@@ -9,6 +9,7 @@ from typing import Any
 from mlflow_resilience import forensics, notify
 from mlflow_resilience.core import bytesize
 from mlflow_resilience.core.policy import Policy
+from mlflow_resilience.display import Aside
 from mlflow_resilience.job import Job
 from mlflow_resilience.listening import Listening
 from mlflow_resilience.training.model_size import ModelSize
@@ -30,7 +31,9 @@ class Listeners:
         limit = bytesize.parse(replay)
         store = ReplayStore(job.folder.artifacts / "replay", checkpoints, job.journal, limit)
         self._replay = store if limit else None
-        for listener in (self._caller, self._replay, ModelSize(plan.model, plan.training, _telling(job))):
+        verbose = plan.arguments.get("verbose")
+        aside = None if job.supervised else Aside(below_a_bar=verbose in ("auto", 1))
+        for listener in (self._caller, self._replay, ModelSize(plan.model, plan.training, _telling(job)), aside):
             if listener is not None:
                 self.journal.add(listener)
 

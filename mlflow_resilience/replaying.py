@@ -121,7 +121,7 @@ def _step(model: Any, batch: Any, meta: dict[str, Any]) -> dict[str, Any]:
 
 def _told(error: Exception) -> str:
     message = clean(str(error)) or str(error)
-    return " ".join(redact(shorten(f"{type(error).__name__}: {message}", 300)).split())
+    return " ".join(shorten(redact(f"{type(error).__name__}: {message}"), 300).split())
 
 
 def _tensors(batch: Any) -> Any:

@@ -13,9 +13,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from mlflow_resilience.core.redaction import redact
+from mlflow_resilience.core.redaction import HIDDEN, redact
 from mlflow_resilience.notify import following
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.lease import Lease
@@ -24,12 +25,15 @@ from mlflow_resilience.tracking.rendering import Renderers
 from mlflow_resilience.tracking.state import SenderState
 from mlflow_resilience.tracking.store import absolute, prepare_environment, why_never
 from mlflow_resilience.tracking.sync import sync
+from mlflow_resilience.undisturbed import CleanRun
 
 USAGE, BUSY = 2, 5
 PATIENCE_SECONDS = 60.0
 JOB_ENTRY_SECONDS = 5.0
 SWEEP_MOST = 3  # older jobs that one start delivers
 SWEEP_AFTER_SECONDS = 10.0  # our own job's opening comes first
+
+_NOT_KEPT = "the credentials in {} are kept nowhere: set MLFLOW_TRACKING_URI to the whole address and call sync again"
 
 _log = logging.getLogger("mlflow_resilience.sender")
 
@@ -65,7 +69,7 @@ def _send(folder: JobFolder) -> int:
     from mlflow_resilience.tracking.session import Session
 
     patience = float(os.environ.get("MLFLOW_RESILIENCE_SENDER_PATIENCE") or PATIENCE_SECONDS)
-    session = Session(folder, state, renderers(), patience)
+    session = Session(folder, state, renderers(partial(_clean, state)), patience)
     signal.signal(signal.SIGTERM, lambda *_: session.hurry())
     session.scout.poll()
     if not session.scout.ended and state.state != "invalid":
@@ -79,14 +83,20 @@ def _open_store(folder: JobFolder, state: SenderState) -> None:
     import mlflow
 
     wanted = os.environ.get("MLFLOW_RESILIENCE_TRACKING_URI") or _wanted(folder)
-    uri = absolute(wanted or mlflow.get_tracking_uri())
+    uri = absolute(_with_credentials(wanted or mlflow.get_tracking_uri()))
     mlflow.set_tracking_uri(uri)
     state.tracking_uri = redact(uri)
-    reason = why_never(uri)
+    reason = _NOT_KEPT.format(uri) if HIDDEN in uri else why_never(uri)
     if reason is not None:
         state.say("invalid", reason)
         _log.error("%s", reason)
     state.save(folder.sender_state)
+
+
+def _with_credentials(uri: str) -> str:
+    """The address as the environment has it, where the job's own lacks what must not be on disk."""
+    ours = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return ours if HIDDEN in uri and redact(ours) == uri else uri
 
 
 def _wanted(folder: JobFolder) -> str | None:
@@ -99,8 +109,9 @@ def _wanted(folder: JobFolder) -> str | None:
         time.sleep(0.05)
 
 
-def renderers() -> Renderers:
-    """Figures and report; what they need is imported when they are first made."""
+def renderers(clean: Callable[[JobRecord], CleanRun | None] = lambda _: None) -> Renderers:
+    """Figures and report; what they need is imported when they are first made. ``clean`` finds the run that a result
+    is held against."""
 
     def curves(record: JobRecord) -> bytes | None:
         from mlflow_resilience import plots
@@ -115,9 +126,24 @@ def renderers() -> Renderers:
     def report(record: JobRecord) -> bytes | None:
         from mlflow_resilience.report import render
 
-        return render(record).encode()
+        return render(record, clean(record)).encode()
 
     return {"plots/training_curves.png": curves, "plots/memory.png": memory, "report.html": report}
+
+
+def _clean(state: SenderState, record: JobRecord) -> CleanRun | None:
+    """The clean run of the same training in MLflow. A report is made without it rather than not at all."""
+    if record.ended is None or not state.experiment_id:
+        return None
+    try:
+        from mlflow.tracking import MlflowClient
+
+        from mlflow_resilience.tracking import clean_runs
+
+        return clean_runs.find(MlflowClient(), str(state.experiment_id), record)
+    except Exception:
+        _log.warning("no clean run to hold the result against could be looked for", exc_info=True)
+        return None
 
 
 def _sweep(folder: JobFolder) -> None:

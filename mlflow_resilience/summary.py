@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mlflow_resilience.spool.record import TIME_PARTS, FaultRecord, JobRecord
+from mlflow_resilience.spool.record import FaultRecord, JobRecord
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -20,6 +20,30 @@ class Verdict:
     word: str  # identical | equal within rounding | changed | not promised | unfinished | no result | running
     sentence: str
     reasons: tuple[str, ...] = ()
+
+
+#: How a verdict ends a headline; those of a job without a result say no more than its outcome.
+_IN_HEADLINE = {
+    "identical": "the result is identical, bit for bit",
+    "equal within rounding": "the result is equal within rounding",
+    "changed": "the result is changed",
+    "not promised": "the result is not promised to repeat itself",
+}
+
+#: Words for the parts of the time, in the order in which they are shown.
+TIMES = {
+    "productive": "training that counts",
+    "replayed": "steps done again",
+    "startup": "start of processes",
+    "restore": "restoring checkpoints",
+    "recovery": "recovering",
+    "backoff": "waiting before a retry",
+    "save_stall": "waiting for a save",
+    "data_wait": "waiting for data",
+    "idle": "idle after a death",
+}
+_SHORT = 300.0  # seconds: the start of Python and TensorFlow is a large part of a job below it, and no sign of trouble
+_WORTH_NAMING = 0.1  # of the time
 
 
 @dataclass(frozen=True)
@@ -72,13 +96,10 @@ def elapsed(record: JobRecord) -> float:
 
 
 def time_parts(record: JobRecord) -> dict[str, float]:
-    """Where the time went, over all attempts, in seconds; ``unaccounted`` is what no attempt counted (between
-    processes, after a death). Empty where nothing was counted."""
-    parts = {part: sum(attempt.times.get(part, 0.0) for attempt in record.attempts) for part in TIME_PARTS}
-    known = {part: seconds for part, seconds in parts.items() if seconds > 0}
-    if known and (rest := elapsed(record) - sum(known.values())) > 0:
-        known["unaccounted"] = rest
-    return known
+    """Where the time went, over all attempts and processes, in seconds; the parts sum to :func:`elapsed`. Empty where
+    nothing was counted."""
+    clock = record.wall_clock
+    return {part: seconds for part, seconds in clock.parts().items() if seconds > 0} if clock.is_measured else {}
 
 
 def goodput(record: JobRecord) -> float | None:
@@ -89,6 +110,31 @@ def goodput(record: JobRecord) -> float | None:
     parts = time_parts(record)
     total = max(elapsed(record), sum(parts.values()))
     return parts.get("productive", 0.0) / total if parts and total > 0 else None
+
+
+def goodput_words(record: JobRecord) -> str:
+    """``18% of 56 s, the rest mostly start of processes (31 s, as in any short job)``; empty where not measured."""
+    share = goodput(record)
+    if share is None:
+        return ""
+    rest = _rest(record)
+    return f"{share:.0%}" + (f" of {duration(elapsed(record))}, the rest mostly {rest}" if rest else "")
+
+
+def _rest(record: JobRecord) -> str:
+    """What else took a good part of the time, the most first."""
+    parts = {part: seconds for part, seconds in time_parts(record).items() if part != "productive"}
+    large = sorted(parts, key=lambda part: -parts[part])
+    named = [part for part in large if parts[part] > _WORTH_NAMING * elapsed(record)][:2]
+    short = ", as in any short job" if elapsed(record) < _SHORT else ""
+    return " and ".join(
+        f"{part_name(record, part)} ({duration(parts[part])}{short if part == 'startup' else ''})" for part in named
+    )
+
+
+def part_name(record: JobRecord, part: str) -> str:
+    """The part of the time in words; what a job that did not finish did beyond its last checkpoint is lost."""
+    return "steps that were lost" if part == "replayed" and record.outcome in ("failed", "preempted") else TIMES[part]
 
 
 def cost(record: JobRecord, fault: FaultRecord) -> Cost | None:
@@ -195,7 +241,14 @@ def _earlier(record: JobRecord) -> str:
 
 
 def headline(record: JobRecord) -> str:
-    """Outcome, attempts and faults in one sentence."""
+    """Outcome, attempts and faults in one sentence, and whether the result is still good."""
+    found = verdict(record)
+    untouched = record.outcome == "clean" and found.word == "identical" and record.resumed is None
+    judged = "" if untouched else _IN_HEADLINE.get(found.word, "")
+    return _outcome(record) + (f"; {judged}" if judged else "")
+
+
+def _outcome(record: JobRecord) -> str:
     tries = count(len(record.attempts), "attempt")
     faults = count(len(record.faults), "fault")
     if record.outcome == "clean":
@@ -222,11 +275,11 @@ def summary_lines(record: JobRecord) -> list[str]:
     """Five plain lines: outcome, faults, result, cost, last metrics. Safe to print as they are."""
     where = [f"{fault.failure_class} {fault.place}".rstrip() for fault in record.faults]
     shown = ", ".join(where[:6]) + (f" and {len(where) - 6} more" if len(where) > 6 else "")
-    share = goodput(record)
-    spent = f"{count(lost_steps(record), 'step')} lost" + ("" if share is None else f", goodput {share:.0%}")
+    share = goodput_words(record)
+    spent = f"{count(lost_steps(record), 'step')} lost" + (f", goodput {share}" if share else "")
     last = [f"{one_line(key, 40)} {value:.4g}" for key, (_, value) in sorted(final_metrics(record).items())]
     return [
-        f"{headline(record)} ({duration(elapsed(record))})",
+        f"{_outcome(record)} ({duration(elapsed(record))})",
         f"faults: {one_line(shown, 300) or 'none'}",
         f"result: {verdict(record).sentence}",
         f"cost: {spent}",

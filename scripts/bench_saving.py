@@ -17,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import bench_tracking
 import keras
 import numpy as np
 import tensorflow as tf
@@ -293,6 +294,8 @@ def write_page() -> None:
         lines += _page_of_saves(saves)
     if overhead:
         lines += _page_of_overhead(overhead)
+    if tracking := _read("tracking"):
+        lines += bench_tracking.page(tracking)
     (ROOT / "docs" / "benchmarks.md").write_text("\n".join(lines))
 
 

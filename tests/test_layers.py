@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "summary": {"spool"},
     "undisturbed": {"spool", "summary"},
     "explain": {"errors", "core", "recoveries"},
-    **{part: GROUND for part in ("training", "tracking", "telemetry", "diagnostics", "plots", "supervisor")},
+    **{part: GROUND for part in ("training", "tracking", "telemetry", "plots", "supervisor")},
     "strikes": GROUND,
     "testing": GROUND | {"strikes"},
     "report": GROUND | {"plots"},
@@ -75,7 +75,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drill": GROUND | {"plots", "tracking", "strikes", "supervisor"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
     **{
-        part: {*GROUND, *ROOT_PARTS, "training", "telemetry", "diagnostics", "doctor", "testing", "supervisor", "display"}
+        part: {
+            *GROUND,
+            *ROOT_PARTS,
+            "training",
+            "telemetry",
+            "diagnostics",
+            "doctor",
+            "testing",
+            "supervisor",
+            "display",
+        }
         for part in ROOT_PARTS
     },
     "backend": GROUND | {"supervisor", "display", "cli"},
@@ -83,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
-AT_HOME = ("training", "diagnostics", "doctor", "recipes", "api", "fitting")  # of TensorFlow and Keras
+AT_HOME = ("training", "doctor", "recipes", "api", "fitting")  # of TensorFlow and Keras
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from mlflow_resilience.spool.record import JobRecord
-from mlflow_resilience.summary import summary_lines
+from mlflow_resilience.summary import one_line, summary_lines
 from mlflow_resilience.supervisor import Result
+from mlflow_resilience.undisturbed import CleanRun, in_home, in_words
 
 
 def last_words(result: Result, *, quiet: bool = False) -> None:
@@ -20,18 +21,21 @@ def last_words(result: Result, *, quiet: bool = False) -> None:
     record = JobRecord.read(result.folder.journal)
     state = result.folder.read_sender_state()
     if not quiet and record.attempts:
-        for line in summary(record, state):
+        for line in summary(record, state, in_home(result.folder.path.parent.parent, record)):
             click.echo(line)
     shown = record.attempts and not quiet
     if result.text and (result.exit_code == 2 or (result.exit_code == 1 and not shown)):
         click.echo(f"mlflow-resilience: {result.text}", err=True)
+    if problems := state.get("problems"):
+        click.echo(_refused(result, problems), err=True)
     if not result.delivered and state.get("state") != "invalid":
         click.echo(_undelivered(result, state), err=True)
 
 
-def summary(record: JobRecord, state: dict[str, Any]) -> list[str]:
-    """Five lines."""
+def summary(record: JobRecord, state: dict[str, Any], clean: CleanRun | None = None) -> list[str]:
+    """Five lines. ``clean`` is a run that the result is held against."""
     headline, faults, judged, cost, last = summary_lines(record)
+    judged = " ".join(filter(None, [judged, in_words(record, clean)]))
     return [f"{headline}; {cost.removeprefix('cost: ')}", faults, judged, last, f"see: {command(state)}"]
 
 
@@ -56,6 +60,12 @@ def _mlflow() -> str:
 def _is_hidden(program: Path) -> bool:
     """Whether it is on the path only of this process tree: scripts/run puts its own environment there."""
     return program.parent.parent.name == ".venv"
+
+
+def _refused(result: Result, problems: list[dict[str, Any]]) -> str:
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    first = one_line(f"{problems[0].get('what')}: {problems[0].get('why')}", 200)
+    return f"mlflow-resilience: MLflow did not take all: {first}{more} (`problems` in {result.folder.sender_state})"
 
 
 def _undelivered(result: Result, state: dict[str, Any]) -> str:

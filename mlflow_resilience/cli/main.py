@@ -16,7 +16,7 @@ from mlflow_resilience.errors import ResilienceError, UsageError
 USAGE, FAILED = 2, 1
 
 #: Each in the module of its name.
-COMMANDS = ("train", "run", "explain", "report", "compare", "replay", "reap", "sync")
+COMMANDS = ("train", "run", "explain", "report", "compare", "replay", "doctor", "drill", "reap", "sync")
 
 
 class Commands(click.Group):

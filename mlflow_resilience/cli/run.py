@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from mlflow_resilience.cli.naming import job_to_resume
 from mlflow_resilience.cli.supervision import Options, options, package_path, supervise
 from mlflow_resilience.cli.train import shown
 from mlflow_resilience.parameters import Parameters
@@ -33,6 +35,7 @@ def command(program: tuple[str, ...], **given: Any) -> int:
     """
     opts = Options.taken_from(given)
     told = Parameters.from_text({name: shown(value) for name, value in given.items()})
+    told = replace(told, resume=job_to_resume(told.resume))
     config = {name: getattr(told, name) for name in given if name != "notify"}
     return supervise(
         program,

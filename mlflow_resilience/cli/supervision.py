@@ -45,7 +45,8 @@ _OPTIONS = (
     click.option("--run-id", envvar="MLFLOW_RUN_ID", help="Go on in this MLflow run."),
     click.option("--run-name", help="The new run's name."),
     click.option("--experiment", envvar="MLFLOW_EXPERIMENT_NAME", help="The new run's experiment."),
-    click.option("--require-tracking", is_flag=True, help="Do not train before MLflow has answered."),
+    click.option("--require-tracking", is_flag=True, envvar="MLFLOW_RESILIENCE_REQUIRE_TRACKING",
+                 help="Do not train before MLflow has answered."),
     click.option("--grace-seconds", type=_SECONDS, default=30.0, show_default=True, help="To save in when stopped."),
     click.option("--delivery-seconds", type=_SECONDS, default=30.0, show_default=True, help="At the end, for MLflow."),
     click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help="Silence in a step, data wait, "
@@ -81,6 +82,7 @@ def supervise(
     from mlflow_resilience.recoveries import known
     from mlflow_resilience.spool.folder import home
     from mlflow_resilience.supervisor import Plan, parents, supervise
+    from mlflow_resilience.supervisor.delivery import tracking_seconds
 
     caller = parents.mlflow_run()
     with_parent = bool(caller) if opts.stop_with_parent is None else opts.stop_with_parent
@@ -95,6 +97,7 @@ def supervise(
         grace_seconds=opts.grace_seconds,
         sender_wait_seconds=opts.delivery_seconds,
         require_tracking=opts.require_tracking,
+        tracking_wait_seconds=tracking_seconds(),
         parents=(caller or parents.nearest()) if with_parent else (),
         opens_attempts=opens_attempts,
     )
@@ -114,10 +117,12 @@ def supervised() -> bool:
 
 
 def _job_fields(opts: Options, *, parent_owns_end: bool) -> dict[str, Any]:
+    from mlflow_resilience.cli.naming import run_to_join
+
     if opts.run_id is not None and not opts.run_id.strip():
         raise UsageError("run_id is empty")
     return {
-        "run_id": opts.run_id,
+        "run_id": None if opts.run_id is None else run_to_join(opts.run_id),
         "run_name": opts.run_name,
         "experiment": opts.experiment,
         "experiment_id": os.environ.get("MLFLOW_EXPERIMENT_ID"),

@@ -6,11 +6,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
 
 from mlflow_resilience import recipe
+from mlflow_resilience.cli.naming import job_to_resume
 from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise, supervised
 from mlflow_resilience.notify import arm
 from mlflow_resilience.parameters import Parameters
@@ -54,6 +56,8 @@ def command(**given: Any) -> int:
     told = {name: text for name, text in given.items() if text is not None}
     parameters = Parameters.from_text(told)
     recipe.check(parameters.recipe)
+    parameters = replace(parameters, resume=job_to_resume(parameters.resume))
+    told |= {"resume": parameters.resume} if "resume" in told else {}
     written = {name: text for name, text in told.items() if name not in ("notify", "max_attempts")}
     job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **written}, "config": parameters.to_dict()}
     if supervised():

@@ -9,15 +9,17 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from mlflow_resilience.errors import UsageError
+from mlflow_resilience.tracking import retelling
 from mlflow_resilience.tracking.runs import MISSING
 
 PARENT, COMPARISON, OUTCOME = "mlflow.parentRunId", "resilience.comparison", "resilience.outcome"
+DRILL = "resilience.drill"
 MOST_RUNS = 200
 NEWEST = ["attributes.start_time DESC"]
 
 
 def named(client: MlflowClient, run_ids: Sequence[str]) -> list[Run]:
-    """The runs with these ids, each once; of an attempt, its job's. Raises UsageError."""
+    """The runs with these ids, or whose ids begin so, each once; of an attempt, its job's. Raises UsageError."""
     found: dict[str, Run] = {}
     for run_id in run_ids:
         run = _job_run(client, run_id)
@@ -28,14 +30,9 @@ def named(client: MlflowClient, run_ids: Sequence[str]) -> list[Run]:
 
 
 def _job_run(client: MlflowClient, run_id: str) -> Run:
-    try:
-        run = client.get_run(run_id)
-        if "resilience.attempt" in run.data.tags and (parent := run.data.tags.get(PARENT)):
-            run = client.get_run(parent)
-    except MlflowException as error:
-        if error.error_code in MISSING:
-            raise UsageError(f"there is no run {run_id}") from error
-        raise
+    run = retelling.find(client, run_id)
+    if run is None:
+        raise UsageError(f"there is no run {run_id}")
     if run.data.tags.get(COMPARISON) == "true":
         raise UsageError(f"the run {run_id} is a comparison itself")
     return run
@@ -58,13 +55,13 @@ def experiment(client: MlflowClient, name: str) -> Experiment:
 
 
 def of_experiment(client: MlflowClient, experiment_id: str, outcomes: Sequence[str]) -> tuple[list[Run], bool]:
-    """The newest runs of the experiment that are neither attempts nor comparisons, with one of these outcomes if any
-    are given; and whether there are more."""
+    """The newest runs of the experiment that are neither attempts nor comparisons nor drills, with one of these
+    outcomes if any are given; and whether there are more."""
     if outcomes:
         filters = [f"tags.`{OUTCOME}` = '{outcome}'" for outcome in outcomes]
     else:
         others = f"tags.`{OUTCOME}` IS NULL AND tags.`{PARENT}` IS NULL AND tags.`{COMPARISON}` IS NULL"
-        filters = [f"tags.`{OUTCOME}` IS NOT NULL", others]
+        filters = [f"tags.`{OUTCOME}` IS NOT NULL", f"{others} AND tags.`{DRILL}` IS NULL"]
     runs = [
         run
         for text in filters

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from mlflow_resilience.display.aside import Aside
 from mlflow_resilience.display.screen import JsonScreen, PlainScreen, Screen, TerminalScreen
 from mlflow_resilience.display.view import TerminalView
 
-__all__ = ["JsonScreen", "PlainScreen", "Screen", "TerminalScreen", "TerminalView", "for_terminal"]
+__all__ = ["Aside", "JsonScreen", "PlainScreen", "Screen", "TerminalScreen", "TerminalView", "for_terminal"]
 
 
 def for_terminal(quiet: bool = False) -> TerminalView:

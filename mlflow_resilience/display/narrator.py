@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from mlflow_resilience.display.pace import Pace
 from mlflow_resilience.spool.restarts import Restarts
+from mlflow_resilience.summary import clean, duration
 
 Entry = Mapping[str, Any]
 
@@ -22,6 +25,16 @@ class Progress:
     steps_per_epoch: int | None = None
     epochs: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    rate: float | None = None  # steps a second
+    last: str = ""  # what was told last, epochs left out
+
+    @property
+    def pace(self) -> str:
+        """``11 steps/s, 40 s left``, as far as that can be told."""
+        if not self.rate:
+            return ""
+        speed = f"{self.rate:.3g} steps/s"
+        return speed if self.total is None else f"{speed}, {duration(max(0, self.total - self.step) / self.rate)} left"
 
     @property
     def total(self) -> int | None:
@@ -41,21 +54,32 @@ class Progress:
 
 
 class Narrator:
-    """Turns a job's entries into lines, and keeps its progress."""
+    """Turns a job's entries into lines, and keeps its progress. ``clock`` gives seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.progress = Progress()
+        self._clock, self._pace = clock, Pace()
         self._hint = ""
         self._restarts = Restarts()
 
     def lines(self, entry: Entry) -> list[str]:
         """What there is to say about the next entry; mostly nothing."""
         teller = self._tellers.get(str(entry.get("kind")))
-        return [] if teller is None else [line for line in teller(self, entry) if line]
+        told = [] if teller is None else [clean(line) for line in teller(self, entry) if line]
+        if told and entry.get("kind") != "points":
+            self.progress.last = told[0]
+        return told
+
+    def at(self, step: int, phase: str | None = None) -> None:
+        """The job is at this step now."""
+        self.progress.step, self.progress.phase = step, phase or self.progress.phase
+        self._pace.saw(step, self._clock())
+        self.progress.rate = self._pace.rate
 
     def _attempt(self, entry: Entry) -> list[str]:
         self.progress.attempt = int(entry.get("attempt") or 0)
-        self.progress.step = int(entry.get("step") or 0)
+        self._pace.begin_anew()
+        self.at(int(entry.get("step") or 0))
         self.progress.epochs_done = int(entry.get("epoch") or 0)
         if self.progress.attempt <= 1:
             return []
@@ -72,7 +96,8 @@ class Narrator:
     def _points(self, entry: Entry) -> list[str]:
         by_step: dict[int, dict[str, float]] = {}
         for key, step, value, _ in entry.get("points") or ():
-            self.progress.step = max(self.progress.step, int(step))
+            if int(step) > self.progress.step:
+                self.at(int(step))
             if "/" not in key:
                 by_step.setdefault(int(step), {})[key] = float(value)
         return [self._epoch_ended(step, metrics) for step, metrics in by_step.items()]
@@ -83,7 +108,8 @@ class Narrator:
             progress.steps_per_epoch = step
         progress.epochs_done += 1
         progress.metrics = metrics
-        return f"epoch {progress.numbered(progress.epochs_done)}, step {step}: {in_words(metrics)}"
+        pace = f" ({progress.pace})" if progress.rate else ""
+        return f"epoch {progress.numbered(progress.epochs_done)}, step {step}: {in_words(metrics)}{pace}"
 
     def _job(self, entry: Entry) -> list[str]:
         self.progress.epochs = (entry.get("config") or {}).get("epochs") or self.progress.epochs

@@ -87,5 +87,6 @@ class TerminalView:
                 self._screen.line(line)
             self._screen.progress(self._narrator.progress)
         else:
-            self._narrator.progress.phase, self._narrator.progress.step = value
+            phase, step = value
+            self._narrator.at(step, phase)
             self._screen.progress(self._narrator.progress)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlflow_resilience import summary
 from mlflow_resilience.spool.record import FaultRecord, JobRecord
-from mlflow_resilience.spool.summary import decision_line
+from mlflow_resilience.spool.summary import decision_line, fault_line
 from mlflow_resilience.summary import clean, one_line
 
 _MOST_ROWS = 100
+_BECAUSE = ", because "  # a text that has it tells its basis itself
 Row = dict[str, Any]
 
 
@@ -45,12 +47,24 @@ def row(record: JobRecord, fault: FaultRecord) -> Row:
         "simulated": bool(facts.get("simulated")),
         "hint": one_line(fault.hint, 300),
         "verdict": one_line(decision.get("verdict") or "none", 20),
-        "decision": one_line(decision.get("text") or "", 300),
+        "told": bool(fault.where),  # epoch and phase too
+        "where": one_line(fault.place, 120),
+        "decision": one_line(decided(fault), 300),
         "actions": one_line(", ".join(str(action) for action in decision.get("actions") or ()), 200),
-        "basis": one_line(decision.get("basis") or "", 100).replace("_", " "),
+        "basis": "" if _BECAUSE in str(decision.get("text")) else _basis(decision),
         "time": fault.time,
         "cost": _price(price) if price else "handled in place" if fault.in_place else "",
     }
+
+
+def decided(fault: FaultRecord) -> str:
+    """What was decided, without the fault's own name before it, which stands beside it on the page."""
+    text = str((fault.decision or {}).get("text") or "")
+    return text.removeprefix(f"{fault_line(fault)}: ")
+
+
+def _basis(decision: Mapping[str, Any]) -> str:
+    return one_line(decision.get("basis") or "", 100).replace("_", " ")
 
 
 def _price(price: summary.Cost) -> str:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from mlflow_resilience import plots, summary
 from mlflow_resilience.report import faults, forensics, tables, tracebacks, view
 from mlflow_resilience.spool.record import JobRecord
+from mlflow_resilience.undisturbed import CleanRun, in_words
 
 
 def _finalize(value: Any) -> Any:
@@ -48,9 +49,10 @@ _templates.filters |= {
 }
 
 
-def render(record: JobRecord) -> str:
-    """The job's page: no network, no script, light and dark, readable at 400 pixels, below 1 MB."""
-    values = _values(record)
+def render(record: JobRecord, clean: CleanRun | None = None) -> str:
+    """The job's page: no network, no script, light and dark, readable at 400 pixels, below 1 MB. ``clean`` is what the
+    result is held against, where there is such a run."""
+    values = _values(record) | {"against": in_words(record, clean)}
     page = ""
     for room in _TRACEBACK_ROOM:  # what gives way when there is too much is the text of tracebacks
         whole, left_out = tracebacks.collect(record, room)

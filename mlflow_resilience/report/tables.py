@@ -10,18 +10,6 @@ from mlflow_resilience.spool.record import JobRecord
 from mlflow_resilience.spool.restarts import PARTS
 from mlflow_resilience.summary import clean, one_line
 
-#: Words for the parts of the time, in the order in which they are shown.
-TIMES = {
-    "productive": "training that counts",
-    "replayed": "steps done again",
-    "startup": "start of processes",
-    "restore": "restoring checkpoints",
-    "recovery": "recovering",
-    "backoff": "waiting before a retry",
-    "save_stall": "held up by saving",
-    "data_wait": "waiting for data",
-    "unaccounted": "between processes",
-}
 _MOST_RESTARTS = 40
 Row = dict[str, Any]
 
@@ -44,8 +32,8 @@ def times(record: JobRecord) -> list[Row]:
     parts = summary.time_parts(record)
     total = sum(parts.values()) or 1.0
     return [
-        {"key": key, "name": name, "seconds": parts[key], "share": 100 * parts[key] / total}
-        for key, name in TIMES.items()
+        {"key": key, "name": summary.part_name(record, key), "seconds": parts[key], "share": 100 * parts[key] / total}
+        for key in summary.TIMES
         if key in parts
     ]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mlflow_resilience import summary
-from mlflow_resilience.report.faults import row
+from mlflow_resilience.report.faults import decided, row
 from mlflow_resilience.spool.record import AttemptRecord, FaultRecord, JobRecord
 from mlflow_resilience.summary import one_line
 
@@ -16,6 +16,10 @@ MOST_ATTEMPTS = 80
 _CLOSED = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "preempted", None: "running"}
 #: TensorFlow's names for its own parts, which tell a user nothing.
 _INNER = re.compile(r"Graph execution error:|\{\{[^{}]*\}\}|\[\[[^\[\]]*\]\]|\[Op:[^\[\]]*\]")
+#: Where in the graph, with a stack that begins at the interpreter; what went wrong comes after it.
+_NODE = re.compile(
+    r'Detected at node \S+ defined at \(most recent call last\):(?:\s*(?:File ".*|<stack traces unavailable>))*'
+)
 Row = dict[str, Any]
 
 
@@ -37,36 +41,43 @@ def facts(record: JobRecord) -> list[Row]:
     """The figures under the headline."""
     share = summary.goodput(record)
     lost = summary.lost_steps(record)
+    good = {
+        "name": "goodput",
+        "value": f"{share:.0%}" if share is not None else "not measured",
+        "note": summary.goodput_words(record).partition(", ")[2],
+    }
     found = [
         {"name": "attempts", "value": f"{len(record.attempts):,}"},
         {"name": "faults", "value": f"{len(record.faults):,}"},
         {"name": "steps", "value": f"{record.last_step:,}", "note": f"{lost:,} lost" if lost else ""},
         {"name": "time", "value": summary.duration(summary.elapsed(record))},
-        {"name": "goodput", "value": f"{share:.0%}" if share is not None else "not measured"},
     ]
     metrics = summary.final_metrics(record)
     shown = sorted(metrics, key=lambda key: (not key.startswith("val_"), key))[:2]
-    return found + [{"name": one_line(key, 40), "value": f"{metrics[key][1]:.4g}"} for key in shown]
+    found += [{"name": one_line(key, 40), "value": f"{metrics[key][1]:.4g}"} for key in shown]
+    return [*found, good]
 
 
 def answers(record: JobRecord) -> Row:
-    """What went wrong and what was done, in a few lines each."""
+    """What went wrong and what was done, in a few lines each; of a job that failed, what can be done next."""
     classes: dict[str, list[FaultRecord]] = {}
     for fault in record.faults:
         classes.setdefault(fault.failure_class, []).append(fault)
     wrong = [{"name": name, "text": _places(faults), "why": _why(faults[0])} for name, faults in classes.items()]
     done: dict[str, list[str]] = {}
     for fault in record.faults:
-        text = one_line((fault.decision or {}).get("text") or "nothing was decided", 160)
+        text = one_line(decided(fault) or "nothing was decided", 160)
         done.setdefault(text, []).append(fault.failure_class)
-    return {"wrong": wrong, "done": [{"text": text, "for": _counted(classes)} for text, classes in done.items()]}
+    told = [{"text": text, "for": _counted(classes)} for text, classes in done.items()]
+    hint = record.faults[-1].hint if record.faults and record.outcome == "failed" else ""
+    return {"wrong": wrong, "done": told, "hint": one_line(hint, 300)}
 
 
 def _why(fault: FaultRecord) -> str:
     """The root cause in one line, as far as the exception tells it."""
     chain = [link for link in fault.fault.get("chain") or () if isinstance(link, dict) and link.get("message")]
     cause = chain[-1] if chain else fault.fault
-    message = one_line(_INNER.sub("", str(cause.get("message") or "")), 1000)
+    message = one_line(_INNER.sub("", _NODE.sub("", str(cause.get("message") or ""))), 1000)
     exception = one_line(cause.get("exception") or "", 60)
     return one_line(f"{exception}: {message}" if message and exception not in message else message or exception, 140)
 
@@ -78,6 +89,8 @@ def _counted(names: list[str]) -> str:
 
 
 def _places(faults: list[FaultRecord]) -> str:
+    if len(faults) == 1:
+        return one_line(faults[0].place, 120)
     steps = [f"{fault.step:,}" for fault in faults if fault.step is not None]
     if not steps:
         return f"{len(faults)} times" if len(faults) > 1 else ""
@@ -114,7 +127,13 @@ def _changed(attempt: AttemptRecord, before: AttemptRecord | None) -> list[str]:
     """The settings that are not as they were in the attempt before."""
     old = before.settings if before else {}
     return [
-        f"{one_line(key, 60)}: {one_line(old.get(key, 'unset'), 60)} → {one_line(value, 60)}"
+        f"{one_line(key, 60).replace('_', ' ')}: {_setting(old.get(key, 'unset'))} → {_setting(value)}"
         for key, value in attempt.settings.items()
         if before and old.get(key) != value
     ]
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return one_line(", ".join(str(each) for each in value) or "none", 60)
+    return one_line({True: "yes", False: "no"}[value] if isinstance(value, bool) else value, 60)

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool import atomic
-from mlflow_resilience.spool.journal import Journal
+from mlflow_resilience.spool.journal import MEGABYTE, Journal
 from mlflow_resilience.spool.lease import Lease, holder
 from mlflow_resilience.spool.process import host
 
 DEFAULT_HOME = ".mlflow_resilience"
+MEMORY_SETTING, MEMORY_MB = "MLFLOW_RESILIENCE_JOURNAL_MEMORY_MB", 64
+DISK_SETTING, DISK_MB = "MLFLOW_RESILIENCE_JOURNAL_DISK_MB", 4096
 
 
 def home() -> Path:
@@ -107,8 +110,10 @@ class JobFolder:
         return self.path / "sender.lock"
 
     def open_journal(self) -> Journal:
-        """The journal, for appending."""
-        return Journal(self.journal)
+        """The journal, for appending, within the bounds that the environment sets. Raises UsageError for one that is
+        no number."""
+        memory, disk = _megabytes(MEMORY_SETTING, MEMORY_MB), _megabytes(DISK_SETTING, DISK_MB)
+        return Journal(self.journal, memory_bytes=memory, disk_bytes=disk)
 
     def lease(self, role: str = "process") -> Lease | None:
         """Own the job, or None when another living process does."""
@@ -138,6 +143,17 @@ class JobFolder:
         """What the sender says of itself: state, message, run_id, tracking_uri, pending, problems; may be empty."""
         value = atomic.read_json(self.sender_state)
         return value if isinstance(value, dict) else {}
+
+
+def _megabytes(setting: str, otherwise: float) -> int:
+    text = os.environ.get(setting) or str(otherwise)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise UsageError(f"{setting}={text}: a number of megabytes above 0 is needed")
+    return int(value * MEGABYTE)
 
 
 def jobs(home: Path) -> list[JobFolder]:

@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from mlflow_resilience.spool.cleaning import clean
 from mlflow_resilience.spool.codec import FORMAT, encode, read
 
 __all__ = ["Journal", "read"]
@@ -21,10 +22,10 @@ MEGABYTE = 1 << 20
 class Journal:
     """One job's journal, open for appending; several processes may append to the same file.
 
-    ``append`` costs the caller an in-memory append. When the disk cannot keep up, gauges are dropped once
-    ``memory_bytes`` are waiting and everything else waits for room; when the file is beyond ``disk_bytes``, nine
-    of ten gauges are left out. Either is said once, as an event. Safe over ``fork``: the child begins with an
-    empty queue, and a child that ends by ``os._exit`` must call ``flush`` first.
+    ``append`` costs the caller an in-memory append; secrets are left out of what it is given. When the disk cannot
+    keep up, gauges are dropped once ``memory_bytes`` are waiting and everything else waits for room; when the file is
+    beyond ``disk_bytes``, nine of ten gauges are left out. Either is said once, as an event. Safe over ``fork``: the
+    child begins with an empty queue, and a child that ends by ``os._exit`` must call ``flush`` first.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Journal:
         entry: dict[str, Any] = {"kind": kind, "time": time.time(), "pid": self._pid}
         if kind == "header":
             entry["format"] = FORMAT
-        number = self._enqueue(encode({**entry, **fields, "kind": kind}))
+        number = self._enqueue(encode(clean({**entry, **fields, "kind": kind})))
         if durable:
             self._await(number)
 
@@ -158,7 +159,7 @@ class Journal:
         with self._changed:
             self._waiting_bytes -= sum(len(self._queue.popleft()) for _ in range(done))
             self._unsynced += done
-            self._size += size
+            self._size = os.fstat(self._descriptor).st_size  # others append too
         os.fsync(self._descriptor)
         with self._changed:
             self._acknowledged += self._unsynced

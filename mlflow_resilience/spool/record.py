@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from mlflow_resilience.spool.codec import Entry, read
 from mlflow_resilience.spool.curve import Curve, Point, Series
 from mlflow_resilience.spool.restarts import Restarts
+from mlflow_resilience.spool.wall_clock import WallClock
 
 
 @dataclass
@@ -105,6 +106,7 @@ class JobRecord:
     fresh: list[Point] = field(default_factory=list)  # committed to the job's curve by the latest entry
     reproducible: Entry | None = None
     restarts: Restarts = field(default_factory=Restarts)
+    wall_clock: WallClock = field(default_factory=WallClock)
     outcome: str = "running"
     exit_code: int | None = None
     text: str = ""
@@ -123,6 +125,9 @@ class JobRecord:
         """Take in the next entry."""
         self.last_time = max(self.last_time, float(entry.get("time") or 0.0))
         self.fresh = []
+        spent = self.wall_clock.add(entry)
+        if any(spent.values()):
+            self._spend(entry, spent)
         fold = self._folds.get(str(entry.get("kind")))
         if fold is not None:
             fold(self, entry)
@@ -241,10 +246,9 @@ class JobRecord:
     def _on_model_superseded(self, entry: Entry) -> None:
         self.superseded.add(str(entry.get("local_id")))
 
-    def _on_times(self, entry: Entry) -> None:
-        source = entry.get("seconds") if isinstance(entry.get("seconds"), dict) else entry
-        parts = {key: float(value) for key, value in source.items() if key in TIME_PARTS}  # type: ignore[union-attr]
-        self.attempt(entry.get("attempt")).times.update(parts)
+    def _spend(self, entry: Entry, spent: dict[str, float]) -> None:
+        times = self.attempt(entry.get("attempt")).times
+        times.update({part: times.get(part, 0.0) + seconds for part, seconds in spent.items() if seconds})
 
     def _on_mark(self, entry: Entry) -> None:
         self.restarts.add(entry)
@@ -277,10 +281,5 @@ class JobRecord:
         "checkpoint": _on_checkpoint,
         "model": _on_model,
         "model_superseded": _on_model_superseded,
-        "times": _on_times,
         "job_ended": _on_job_ended,
     }
-
-
-#: Where an attempt's seconds go.
-TIME_PARTS = ("startup", "restore", "productive", "replayed", "save_stall", "data_wait", "backoff", "recovery")

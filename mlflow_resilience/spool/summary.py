@@ -36,10 +36,13 @@ def attempt_line(attempt: AttemptRecord) -> str:
     return f"{ends.get(attempt.status, attempt.status)}, from step {attempt.step} to step {attempt.last_step}"
 
 
-def description_markdown(record: JobRecord) -> str:
-    """A few lines of Markdown: what happened."""
+def description_markdown(record: JobRecord, result: str = "") -> str:
+    """A few lines of Markdown: what happened. ``result`` says whether the result is still good, where it is given; it
+    names what changed too."""
     counts = f"attempts: {len(record.attempts)}, faults: {len(record.faults)}, last step: {record.last_step}"
     lines = [f"**{record.outcome}** · {counts}"]
+    if result:
+        lines += ["", f"Result: {result}"]
     if record.text:
         lines += ["", record.text]
     hint = record.faults[-1].hint if record.faults and record.outcome == "failed" else ""
@@ -52,6 +55,7 @@ def description_markdown(record: JobRecord) -> str:
     if in_place:
         classes = ", ".join(dict.fromkeys(fault.failure_class for fault in in_place))
         lines += ["", f"Handled in place: {len(in_place)} ({classes})"]
+        lines += ["", *(f"- {decision_line(each) or fault_line(each)}" for each in in_place[-5:])]
     if record.semantic_changes:
         lines += ["", "Changed in the result: " + semantic_changes_line(record)]
     if record.reproducible is not None and not record.reproducible.get("value", True):

@@ -11,6 +11,7 @@ from typing import Any
 from mlflow_resilience.strikes.place import Place, Strike
 
 _ASKED_FOR = 8 << 30  # bytes that an allocation on purpose asks for
+_BEYOND_ANY_GPU = 1 << 42  # bytes, the same of a GPU's allocator
 _SPARE = 1 << 30  # bytes that the rest of the process may take meanwhile
 
 
@@ -18,8 +19,11 @@ def _oom(batch: Any, place: Place) -> Any:
     import tensorflow as tf
 
     allocate = tf.function(lambda elements: tf.fill([elements], 1.0), autograph=False)
-    with _little_memory():
-        allocate(tf.constant(_ASKED_FOR // 4, tf.int64))
+    if tf.config.list_logical_devices("GPU"):  # whose driver does not live within a limit on addresses
+        allocate(tf.constant(_BEYOND_ANY_GPU // 4, tf.int64))
+    else:
+        with _little_memory():
+            allocate(tf.constant(_ASKED_FOR // 4, tf.int64))
     raise RuntimeError("the machine has memory without bound: it cannot be brought out of it")
 
 

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool.folder import JobFolder
 
 GAVE_UP = 3  # the sender's exit code for that
 
+#: What is said of a job that may not train before MLflow has answered.
+UNREACHABLE = "the tracking server is out of reach, and tracking is required"
+REQUIRE_SETTING = "MLFLOW_RESILIENCE_REQUIRE_TRACKING"
+_SECONDS_SETTING, _SECONDS = "MLFLOW_RESILIENCE_TRACKING_SECONDS", 120.0
+
 _LONGEST_PAUSE = 30.0
+_LOOK_SECONDS = 0.5
+
+
+def tracking_seconds() -> float:
+    """For so long MLflow may take to answer, where it must. Raises UsageError for a setting that is no number."""
+    text = os.environ.get(_SECONDS_SETTING) or str(_SECONDS)
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{_SECONDS_SETTING}={text}: a number of seconds is needed") from None
 
 
 class SenderKeeper:
@@ -42,7 +59,7 @@ class SenderKeeper:
         """From now on the sender ends by itself, once MLflow has everything."""
         self._job_has_ended = True
         if not self.is_running():
-            self._process = None  # it ended too early to know
+            self._process, self._not_before = None, 0.0  # it ended too early to know
 
     def has_delivered(self) -> bool:
         """Whether MLflow has everything."""
@@ -71,3 +88,37 @@ class SenderKeeper:
                 env={**os.environ, **self._environ},
                 start_new_session=True,
             )
+
+
+class Attended(threading.Thread):
+    """Looks after the sender of a job that has no supervisor, from within the process that trains."""
+
+    def __init__(self, keeper: SenderKeeper) -> None:
+        super().__init__(name="mlflow-resilience-sender", daemon=True)
+        self._keeper, self._over, self._pid = keeper, threading.Event(), os.getpid()
+        keeper.keep()
+        self.start()
+
+    def run(self) -> None:
+        while not self._over.wait(_LOOK_SECONDS):
+            self._keeper.keep()
+
+    def await_run(self, seconds: float) -> str | None:
+        """Wait until MLflow has answered; what is wrong, where it does not."""
+        deadline = time.monotonic() + seconds
+        while not self._keeper.has_run():
+            if (refusal := self._keeper.refusal()) is not None:
+                return refusal
+            if time.monotonic() > deadline:
+                return UNREACHABLE
+            self._over.wait(0.05)
+        return None
+
+    def job_has_ended(self) -> None:
+        """The job's last word is in its journal: the sender, which is there, delivers the rest by itself."""
+        if self._pid != os.getpid():
+            return  # a fork of the process has no part in it
+        self._over.set()
+        self.join()
+        self._keeper.job_has_ended()
+        self._keeper.keep()

@@ -20,6 +20,7 @@ from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.process import identity
 from mlflow_resilience.supervisor import kernel
 from mlflow_resilience.supervisor.death import Ended
+from mlflow_resilience.supervisor.delivery import UNREACHABLE
 from mlflow_resilience.supervisor.job import Job
 from mlflow_resilience.supervisor.plan import Plan
 from mlflow_resilience.supervisor.signals import Signals
@@ -230,7 +231,7 @@ class _Supervisor:
             if self._is_to_end():
                 return self._stopped()
             if time.monotonic() > deadline:
-                return _End("failed", FAILED, "the tracking server is out of reach, and tracking is required")
+                return _End("failed", FAILED, UNREACHABLE)
             self._job.wait(0.2)
         return None
 

@@ -2,7 +2,7 @@
 
 from mlflow_resilience.telemetry.facts import environment
 from mlflow_resilience.telemetry.measure import MemoryUse, measure_memory
-from mlflow_resilience.telemetry.monitor import Monitor, Point
+from mlflow_resilience.telemetry.monitor import Monitor, Point, at_fault
 from mlflow_resilience.telemetry.reading import gauges, snapshot
 
-__all__ = ["MemoryUse", "Monitor", "Point", "environment", "gauges", "measure_memory", "snapshot"]
+__all__ = ["MemoryUse", "Monitor", "Point", "at_fault", "environment", "gauges", "measure_memory", "snapshot"]

@@ -17,6 +17,19 @@ Point = tuple[str, int, float, int]
 _log = logging.getLogger(__name__)
 
 
+_running: list[Monitor] = []
+
+
+def at_fault() -> dict[str, Any]:
+    """A snapshot, as it is recorded with a fault; where a monitor runs in this process, with ``high_water``, the marks
+    since the last fault, which begin anew."""
+    if not _running:
+        return snapshot()
+    found = _running[-1].snapshot()
+    _running[-1].reset_high_water()
+    return found
+
+
 class Monitor:
     """Reads memory once every ``interval_seconds`` and hands ``sink`` the points of each reading.
 
@@ -46,11 +59,14 @@ class Monitor:
     def start(self) -> Self:
         """Begin reading."""
         self._thread.start()
+        _running.append(self)
         return self
 
     def stop(self) -> None:
         """End the thread; no point comes after this returns."""
         self._stop.set()
+        if self in _running:
+            _running.remove(self)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -10,12 +10,13 @@ from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking.continuing import Continuing
 from mlflow_resilience.tracking.heartbeat import TAG, now
 from mlflow_resilience.tracking.link import Link, connect
-from mlflow_resilience.tracking.operations import Documents, EndRun, OpenRun, Operation, Say
+from mlflow_resilience.tracking.operations import Documents, EndRun, LogModel, OpenRun, Operation, Say
 from mlflow_resilience.tracking.pace import Later
 from mlflow_resilience.tracking.publisher import Publisher
 from mlflow_resilience.tracking.refusals import judge
 from mlflow_resilience.tracking.runs import NoSuchRun, is_ended
 from mlflow_resilience.tracking.scout import Scout
+from mlflow_resilience.tracking.sparing import Sparing
 from mlflow_resilience.tracking.state import SenderState
 
 CONNECT_TRIES = 4
@@ -27,6 +28,7 @@ class Executor:
     def __init__(self, folder: JobFolder, state: SenderState, scout: Scout, publisher: Publisher) -> None:
         self._folder, self._state, self._scout, self._publisher = folder, state, scout, publisher
         self._continuing = Continuing(state, folder.artifacts / "earlier")
+        self.sparing = Sparing(folder, scout.record, state)
         self._link: Link | None = None
         self._ending = False
 
@@ -59,6 +61,8 @@ class Executor:
         """Carry it out, or have it waited for, or noted as refused."""
         if isinstance(operation, Say):
             self._scout.say(operation)
+        elif isinstance(operation, LogModel) and self.sparing.spares(operation):
+            return
         elif isinstance(operation, Documents):
             self._guard(operation, self._publish)
         else:

@@ -29,6 +29,12 @@ def sampled(client: MlflowClient, run_ids: Sequence[str], key: str, most: int = 
     return {run_id: sorted(samples) for run_id, samples in found.items()}
 
 
+def page(client: MlflowClient, run_id: str, key: str, most: int, token: str | None) -> tuple[list[Sample], str | None]:
+    """The next ``most`` points of the metric, and what to ask for the ones after them with; None at the end."""
+    found = client._tracking_client.store.get_metric_history(run_id, key, max_results=most, page_token=token)
+    return [(each.step, each.value, each.timestamp) for each in found], found.token or None
+
+
 def _sampled(client: MlflowClient, run_ids: list[str], key: str, most: int) -> list[tuple[str, Sample]]:
     store = client._tracking_client.store  # the client itself has no way to ask for fewer points
     if isinstance(store, RestStore):

@@ -8,6 +8,7 @@ from mlflow_resilience.spool.codec import Entry
 from mlflow_resilience.spool.curve import Point, same
 from mlflow_resilience.spool.record import AttemptRecord, FaultRecord, JobRecord
 from mlflow_resilience.spool.summary import semantic_changes_line
+from mlflow_resilience.spool.wall_clock import PARTS
 from mlflow_resilience.tracking.operations import RunKey
 
 
@@ -102,8 +103,9 @@ def own_totals(record: JobRecord) -> dict[str, float]:
         "faults": len(record.faults),
         "lost_steps": sum(float(entry.get("steps") or 0) for entry in record.lost),
         "lost_seconds": sum(float(entry.get("seconds") or 0) for entry in record.lost),
-        "productive_seconds": sum(attempt.times.get("productive", 0.0) for attempt in record.attempts),
         "elapsed_seconds": max(end - record.started, 0.0),
+        **{f"{part}_seconds": seconds for part, seconds in record.wall_clock.parts().items()},
+        "ended": end,
     }
 
 
@@ -111,16 +113,19 @@ def totals(record: JobRecord) -> dict[str, float]:
     """Over the lineage: the earlier jobs' totals, which the sender put into the journal, and this one's."""
     sums = own_totals(record)
     earlier = next((event.get("data") or {} for event in record.events if event.get("name") == "lineage"), {})
-    return {key: value + float(earlier.get(key) or 0) for key, value in sums.items()}
+    both = {key: value + float(earlier.get(key) or 0) for key, value in sums.items()}
+    if (ended := float(earlier.get("ended") or 0)) and record.started > ended:
+        both["idle_seconds"] += record.started - ended
+        both["elapsed_seconds"] += record.started - ended
+    return {**both, "ended": sums["ended"]}
 
 
 def lineage(record: JobRecord) -> dict[str, Any]:
     """The ``resilience.lineage_*`` tags."""
     sums = totals(record)
     tags: dict[str, Any] = {key: int(sums[key]) for key in ("jobs", "attempts", "faults", "lost_steps")}
-    tags["lost_seconds"] = f"{sums['lost_seconds']:.3f}"
-    tags["productive_seconds"] = f"{sums['productive_seconds']:.3f}"
-    tags["elapsed_seconds"] = f"{sums['elapsed_seconds']:.3f}"
+    seconds = [f"{key}_seconds" for key in ("lost", "elapsed", *PARTS)]
+    tags |= {key: f"{sums[key]:.3f}" for key in (*seconds, "ended")}
     if record.ended is not None and sums["productive_seconds"] and sums["elapsed_seconds"]:
         tags["goodput"] = f"{sums['productive_seconds'] / sums['elapsed_seconds']:.4f}"
     return {f"resilience.lineage_{key}": value for key, value in tags.items()}
@@ -129,10 +134,12 @@ def lineage(record: JobRecord) -> dict[str, Any]:
 def goodput(record: JobRecord) -> dict[str, float]:
     """The job's goodput and recovery time, where the attempts' times are known."""
     sums = own_totals(record)
-    if not any(attempt.times for attempt in record.attempts) or not sums["elapsed_seconds"]:
+    if not record.wall_clock.is_measured or not sums["elapsed_seconds"]:
         return {}
-    recovery = sum(attempt.times.get("recovery", 0.0) for attempt in record.attempts)
-    return {"goodput": sums["productive_seconds"] / sums["elapsed_seconds"], "recovery_seconds": recovery}
+    return {
+        "goodput": sums["productive_seconds"] / sums["elapsed_seconds"],
+        "recovery_seconds": sums["recovery_seconds"],
+    }
 
 
 def model_metrics(record: JobRecord, entry: Entry) -> tuple[list[Point], RunKey]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mlflow_resilience.spool import naming
 from mlflow_resilience.spool.folder import JobFolder, jobs
 from mlflow_resilience.spool.process import host, is_alive
 from mlflow_resilience.spool.record import JobRecord
@@ -76,9 +77,7 @@ def matching(home: Path, question: Question) -> Iterator[Candidate]:
 
 
 def named(home: Path, name: str) -> Candidate | None:
-    """The job with this id, or whose run (or attempt's run) has it."""
-    for folder in jobs(home):
-        state = folder.read_sender_state()
-        if name in (folder.job_id, state.get("run_id"), *(state.get("runs") or {}).values()):
-            return candidate(folder, JobRecord.read(folder.journal))
-    return None
+    """The job with this id, or whose run (or attempt's run) has it; its beginning will do. Raises UsageError where
+    several begin so."""
+    folder = naming.local(home, name)
+    return None if folder is None else candidate(folder, JobRecord.read(folder.journal))

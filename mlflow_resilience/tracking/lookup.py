@@ -10,15 +10,15 @@ from typing import Any
 
 from mlflow.tracking import MlflowClient
 
+from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool import atomic
-from mlflow_resilience.spool.codec import Entry
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking import local_jobs, remote_jobs
 from mlflow_resilience.tracking.candidates import Candidate, Question
+from mlflow_resilience.tracking.carrying import CARRIED
 from mlflow_resilience.tracking.runs import find_experiment
 from mlflow_resilience.tracking.state import SenderState
 
-CARRIED = "carried-points.json"
 Client = Callable[[], MlflowClient]
 
 
@@ -35,7 +35,10 @@ class Lookup:
             return fresh("starting at step 0: resume=never")
         if question.resume == "auto":
             return self._auto(question)
-        found = local_jobs.named(self._home, question.resume) or self._named_remote(question.resume)
+        try:
+            found = local_jobs.named(self._home, question.resume) or self._named_remote(question.resume)
+        except UsageError as error:
+            return refuse(str(error))
         if found is None:
             return refuse(f"there is no run or job {question.resume} to resume from")
         if found.alive and found.job_id != question.own_job:
@@ -141,11 +144,10 @@ class Lookup:
         }
 
     def _carry(self, found: Candidate) -> Path:
-        points = found.curve
-        if not points and found.run_id and found.step is not None:
-            points = remote_jobs.curve(self._client(), found.run_id, found.step)
+        """Where the earlier curve is: here, or in MLflow, where it may be long. The answer does not wait for it."""
         path = self._folder.artifacts / CARRIED
-        atomic.write_bytes(path, json.dumps(points).encode())
+        points_or_run: Any = found.curve or {"run_id": found.run_id}
+        atomic.write_bytes(path, json.dumps(points_or_run if found.curve or found.run_id else []).encode())
         return path
 
 
@@ -158,10 +160,3 @@ def fresh(text: str) -> dict[str, Any]:
 def refuse(reason: str) -> dict[str, Any]:
     """The answer to a resume that is not possible."""
     return {**fresh(reason), "refused": reason}
-
-
-def carried_points(folder: JobFolder, resumed: Entry) -> list[list[Any]]:
-    """The earlier job's points up to the step that was really resumed from."""
-    points = atomic.read_json(folder.artifacts / CARRIED) or []
-    step = int(resumed.get("from_step") or 0)
-    return [point for point in points if point[1] <= step]

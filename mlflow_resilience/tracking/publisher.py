@@ -12,6 +12,7 @@ from mlflow_resilience.spool.codec import Entry
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.spool.record import JobRecord
 from mlflow_resilience.spool.summary import description_markdown
+from mlflow_resilience.summary import verdict
 from mlflow_resilience.tracking import documents
 from mlflow_resilience.tracking.continuing import Continuing
 from mlflow_resilience.tracking.delivery import Delivery
@@ -72,7 +73,7 @@ class Publisher:
         """Send all that has changed. Errors that may pass are raised; a second call goes on from there."""
         started = time.monotonic()
         self._last, self._changed = started, False
-        delivery.note(description_markdown(record))
+        delivery.note(description_markdown(record, verdict(record).sentence))
         for file in (self._files.events, self._files.quarantine):
             if file.exists():
                 self._send(file.name, earlier.earlier_lines(file.name) + file.read_bytes(), delivery)

@@ -28,6 +28,7 @@ _CODES: dict[str, Meaning] = {
 }
 _BUSY = re.compile(r"database is locked|deadlock|could not serialize|too many connections|timed? ?out", re.IGNORECASE)
 _DUPLICATE = re.compile(r"unique constraint|duplicate (key|entry)|already exists", re.IGNORECASE)
+_SECONDS = "_mlflow_resilience_seconds"  # where an error carries them: they are taken from the request once
 _STATUS = re.compile(r"(?:failed with error code|too many|\b(?=\d{3} (?:Client|Server) Error)) ?(\d{3})")
 
 
@@ -41,9 +42,11 @@ class Refusal:
 
 
 def judge(error: BaseException) -> Refusal:
-    """What the error means."""
+    """What the error means. It may be asked again on the error's way up."""
     text = str(error).strip() or type(error).__name__
-    return Refusal(_meaning(error, text), text, retry_after.take())
+    if _SECONDS not in error.__dict__:
+        error.__dict__[_SECONDS] = retry_after.take()
+    return Refusal(_meaning(error, text), text, error.__dict__[_SECONDS])
 
 
 def _meaning(error: BaseException, text: str) -> Meaning:

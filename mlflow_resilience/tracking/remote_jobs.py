@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from mlflow.entities import LoggedModel, LoggedModelStatus, Run
-from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking import MlflowClient
 
 from mlflow_resilience.spool.atomic import sync_folder
-from mlflow_resilience.spool.curve import Point
 from mlflow_resilience.spool.process import host, is_alive
-from mlflow_resilience.tracking import heartbeat
+from mlflow_resilience.tracking import heartbeat, naming
 from mlflow_resilience.tracking.candidates import Candidate, Question, flag, number
 from mlflow_resilience.tracking.compose import EXTRA, STATE_FOLDER
 from mlflow_resilience.tracking.local_jobs import KEY_TAG
-from mlflow_resilience.tracking.runs import LOCAL_ID, MISSING
+from mlflow_resilience.tracking.runs import LOCAL_ID
 
 NOT_CURVES = ("memory/", "resilience/", "system/")
 
@@ -35,16 +33,11 @@ def matching(client: MlflowClient, experiment_id: str, question: Question) -> It
 
 
 def named(client: MlflowClient, name: str) -> Candidate | None:
-    """The run with this id (of an attempt: its job's), or None."""
-    try:
-        run = client.get_run(name)
-        if parent := run.data.tags.get("mlflow.parentRunId"):
-            run = client.get_run(parent)
-    except MlflowException as error:
-        if error.error_code in MISSING:
-            return None
-        raise
-    return candidate(run) if run.info.lifecycle_stage == "active" else None
+    """The run whose id this is, or begins so (of an attempt: its job's), or None. Raises UsageError for several."""
+    run = naming.find(client, name)
+    if run is not None and (parent := run.data.tags.get("mlflow.parentRunId")):
+        run = naming.find(client, parent)
+    return candidate(run) if run is not None and run.info.lifecycle_stage == "active" else None
 
 
 def candidate(run: Run) -> Candidate:
@@ -122,14 +115,10 @@ def step_of(model: LoggedModel) -> int:
     return int(number(model.tags.get("resilience.step")))
 
 
-def curve(client: MlflowClient, run_id: str, step: int) -> list[Point]:
-    """The run's curve up to the step."""
-    points: list[Point] = []
-    for key in client.get_run(run_id).data.metrics:
-        if not key.startswith(NOT_CURVES):
-            history = client.get_metric_history(run_id, key)
-            points += [(key, each.step, each.value, each.timestamp) for each in history if each.step <= step]
-    return sorted(points, key=lambda point: (point[3], point[1]))
+def curves(client: MlflowClient, run_id: str) -> list[str]:
+    """The run's training curves by name, those with a point an epoch first."""
+    found = (key for key in client.get_run(run_id).data.metrics if not key.startswith(NOT_CURVES))
+    return sorted(found, key=lambda key: ("/" in key, key))
 
 
 def download(client: MlflowClient, model_id: str, step: int, target: Path) -> Path:

@@ -14,11 +14,10 @@ from mlflow.tracking import MlflowClient
 from mlflow_resilience.spool.codec import Entry
 from mlflow_resilience.spool.curve import Point
 from mlflow_resilience.spool.record import JobRecord
-from mlflow_resilience.tracking import retold_attempts
+from mlflow_resilience.tracking import naming, retold_attempts
 from mlflow_resilience.tracking.documents import FOLDER
 from mlflow_resilience.tracking.history import sampled
 from mlflow_resilience.tracking.remote_jobs import NOT_CURVES
-from mlflow_resilience.tracking.runs import MISSING
 
 PARENT = "mlflow.parentRunId"
 _MOST_ATTEMPTS = 200
@@ -27,15 +26,11 @@ _OUTCOMES = {"FINISHED": "clean", "FAILED": "failed", "KILLED": "preempted"}
 
 
 def find(client: MlflowClient, run_id: str) -> Run | None:
-    """The run with this id, of an attempt its job's; deleted ones too. None where there is none."""
-    try:
-        run = client.get_run(run_id)
-        parent = run.data.tags.get(PARENT) if "resilience.attempt" in run.data.tags else None
-        return client.get_run(parent) if parent else run
-    except MlflowException as error:
-        if error.error_code in MISSING:
-            return None
-        raise
+    """The run whose id this is, or begins so, of an attempt its job's; deleted ones too. None where there is none.
+    Raises UsageError where several begin so."""
+    run = naming.find(client, run_id)
+    parent = run.data.tags.get(PARENT) if run is not None and "resilience.attempt" in run.data.tags else None
+    return (naming.find(client, parent) or run) if parent else run
 
 
 def retell(client: MlflowClient, run: Run) -> JobRecord:

@@ -68,11 +68,11 @@ class Scout:
         self._journal.append(kind, durable=True, **fields)
         self.poll()
 
-    def carry(self, points: list[Any]) -> None:
-        """Write the earlier job's curve into our journal, in entries of bounded size."""
+    def carry(self, points: list[Any], last: bool = True) -> None:
+        """Write a part of the earlier job's curve into our journal, in entries of bounded size; ``last`` ends it."""
         for start in range(0, len(points) + 1, CARRIED_POINTS):
             part = points[start : start + CARRIED_POINTS]
-            self._journal.append("carried", points=part, last=start + CARRIED_POINTS > len(points))
+            self._journal.append("carried", points=part, last=last and start + CARRIED_POINTS > len(points))
         self._journal.flush()
         self.poll()
 

@@ -8,9 +8,9 @@ import time
 from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.spool.folder import JobFolder
 from mlflow_resilience.tracking.answering import Answering
+from mlflow_resilience.tracking.carrying import Carrying
 from mlflow_resilience.tracking.environment import environment_tags
 from mlflow_resilience.tracking.executing import Executor
-from mlflow_resilience.tracking.lookup import carried_points
 from mlflow_resilience.tracking.operations import OpenRun
 from mlflow_resilience.tracking.pace import Later, Pace
 from mlflow_resilience.tracking.projection import Projection
@@ -39,6 +39,7 @@ class Session:
         self._executor = Executor(folder, state, self.scout, self._publisher)
         self._pump = Pump(folder.journal, Projection(environment_tags()), state, self._executor.execute)
         self._answering = Answering(folder, self.scout, state, lambda: self._executor.link.client)
+        self._carrying = Carrying(folder, self.scout, lambda: self._executor.link.client)
         self._pace = Pace()
         self._next_round = 0.0
         self._end_seen: float | None = None
@@ -81,9 +82,8 @@ class Session:
     def _look(self) -> None:
         self.scout.poll()
         self._answering.answer()
-        resumed = self.scout.to_carry
-        if resumed is not None:
-            self.scout.carry(carried_points(self.folder, resumed))
+        self._carrying.look()
+        self._executor.sparing.look()
         if self.scout.bury():
             _log.warning("the owner of job %s is gone without a word: its runs are closed", self.folder.job_id)
         if self.scout.ended and self._end_seen is None:
@@ -132,7 +132,7 @@ class Session:
             return None
         if self.state.state == "invalid":
             return INVALID
-        if not worked and self._pump.waiting is None and self._pace.failures == 0:
+        if not worked and self._pump.waiting is None and self._pace.failures == 0 and not self._carrying.is_waiting:
             self.scout.poll()
             if self._pump.delivered >= self.scout.entries:
                 self.state.ended = True

@@ -111,8 +111,9 @@ def ended(number: int, step: int, when: float, status: str = "FAILED") -> Entry:
     return {"kind": "attempt_ended", "time": START + when, "attempt": number, "step": step, "status": status}
 
 
-def times(number: int, **parts: float) -> Entry:
-    return {"kind": "times", "time": START + 1, "attempt": number, **parts}
+def times(number: int, when: float, **parts: float) -> Entry:
+    """What the attempt's process has told of itself; each has one of its own."""
+    return {"kind": "times", "time": START + when, "pid": 4000 + number, "attempt": number, **parts}
 
 
 def gauges(seconds: int) -> list[Entry]:
@@ -212,6 +213,7 @@ def entries() -> list[Entry]:
             domain="unknown",
             hint="raised in your own code at losses.py:12",
         ),
+        times(1, 21.5, startup=6.0, productive=12.5, save_stall=0.1, data_wait=0.6, backoff=1.0, recovery=0.4),
         ended(1, 60, 22),
         {"kind": "lost", "time": START + 22, "attempt": 1, "steps": 10, "seconds": 2.6},
         {"kind": "rolled_back", "time": START + 22, "attempt": 1, "step": 50},
@@ -235,6 +237,7 @@ def entries() -> list[Entry]:
             traceback="Traceback (most recent call last):\n  ...\n" + OOM,
             hint="batch of 64 needs about 6.5 GiB at once; 32 would fit",
         ),
+        times(2, 34, productive=7.4, data_wait=0.3, restore=0.3, save_stall=0.1, recovery=0.5),
         ended(2, 118, 34),
         {"kind": "lost", "time": START + 34, "attempt": 2, "steps": 18, "seconds": 4.4},
         {"kind": "rolled_back", "time": START + 34, "attempt": 2, "step": 100},
@@ -258,6 +261,7 @@ def entries() -> list[Entry]:
             basis="first_rung",
             memory=memory(1100.0),
         ),
+        times(3, 55, startup=8.2, productive=0.3, replayed=4.6, restore=0.5, data_wait=0.2, backoff=1.0),
         ended(3, 140, 55),
         {"kind": "lost", "time": START + 55, "attempt": 3, "steps": 40, "seconds": 10.1},
         {"kind": "rolled_back", "time": START + 55, "attempt": 3, "step": 100},
@@ -277,6 +281,7 @@ def entries() -> list[Entry]:
             text="go back to step 150 with half the learning rate",
             basis="second_rung",
         ),
+        times(4, 83, startup=8.1, productive=8.4, replayed=9.8, restore=0.5, data_wait=0.4),
         ended(4, 172, 83),
         {"kind": "lost", "time": START + 83, "attempt": 4, "steps": 22, "seconds": 5.4},
         {"kind": "semantic_change", "time": START + 83, "step": 150, "text": "learning rate halved from step 150"},
@@ -285,12 +290,8 @@ def entries() -> list[Entry]:
         attempt(5, 150, 84, "half the learning rate", accumulation=2, learning_rate_scale=0.5),
         *points(5, 150, 200),
         checkpoint(200, 5),
+        times(5, 97, productive=12.1, restore=0.2, data_wait=0.4, save_stall=0.1),
         ended(5, 200, 97, "FINISHED"),
-        times(1, startup=6.0, productive=12.5, replayed=0.0, save_stall=0.1, data_wait=0.6, backoff=1.0, recovery=0.4),
-        times(2, productive=7.4, data_wait=0.3, restore=0.3, save_stall=0.1, recovery=0.5),
-        times(3, startup=8.2, productive=0.3, replayed=4.6, restore=0.5, data_wait=0.2, backoff=1.0),
-        times(4, startup=8.1, productive=8.4, replayed=9.8, restore=0.5, data_wait=0.4),
-        times(5, productive=12.1, restore=0.2, data_wait=0.4, save_stall=0.1),
         *gauges(97),
         {"kind": "job_ended", "time": START + 97.4, "outcome": "recovered", "exit_code": 0, "text": ""},
     ]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
-from mlflow_resilience.display.narrator import Narrator
-from mlflow_resilience.display.screen import PlainScreen
+from mlflow_resilience.display.aside import Aside
+from mlflow_resilience.display.narrator import Narrator, Progress
+from mlflow_resilience.display.screen import QUIET_SECONDS, JsonScreen, PlainScreen
 from mlflow_resilience.display.view import WAITING_CHARACTERS, TerminalView
 
 
@@ -108,3 +115,108 @@ def test_a_terminal_that_has_gone_is_no_reason_to_end() -> None:
     view.output("lost\n")
     view.say("lost too")
     view.close()
+
+
+class Clock:
+    """Seconds that the test says."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rate_and_time_left_are_those_of_the_last_minute() -> None:
+    """Neither a resume at a late step nor a roll-back makes training look quicker than it is."""
+    clock = Clock()
+    narrator = Narrator(clock)
+    narrator.lines({"kind": "event", "name": "fit", "data": {"epochs": 10, "steps_per_epoch": 100}})
+    narrator.lines(attempt(1))
+    assert narrator.progress.pace == ""
+    for clock.now, step in ((10.0, 20), (20.0, 40)):
+        narrator.at(step, "step")
+    assert narrator.progress.pace == "2 steps/s, 8 min 00 s left"
+    (line,) = narrator.lines(points(100, loss=0.5))
+    assert line.startswith("epoch 1/10, step 100: loss 0.5 (5 steps/s, ")
+    narrator.lines(attempt(2, step=50))
+    assert narrator.progress.pace == "", "what was done before a roll-back tells nothing"
+    for clock.now, step in ((30.0, 60), (40.0, 70)):
+        narrator.at(step)
+    assert narrator.progress.rate == 1.0
+
+
+def test_an_epoch_without_a_length_has_a_rate_and_no_time_left() -> None:
+    clock = Clock()
+    narrator = Narrator(clock)
+    narrator.lines(attempt(1))
+    clock.now = 4.0
+    narrator.at(10)
+    assert narrator.progress.pace == "2.5 steps/s"
+
+
+def test_a_long_silence_is_broken_by_a_line_where_there_is_no_terminal() -> None:
+    """Once a minute, as long as the job gets further; a program that reads JSON is left alone."""
+    clock, stream = Clock(), io.StringIO()
+    screen = PlainScreen(stream, clock)
+    told = Progress(attempt=2, step=1200, epochs_done=2, steps_per_epoch=450, epochs=10, rate=12.0)
+    screen.progress(told)
+    assert stream.getvalue() == ""
+    clock.now = QUIET_SECONDS
+    screen.progress(told)
+    screen.progress(told)
+    assert stream.getvalue() == "attempt 2, epoch 3/10, step 1,200 of 4,500; 12 steps/s, 4 min 35 s left\n"
+    clock.now *= 3
+    screen.progress(told)
+    assert stream.getvalue().count("\n") == 1, "it got no further"
+    quiet = JsonScreen(stream, clock)
+    clock.now *= 2
+    quiet.progress(told)
+    assert stream.getvalue().count("\n") == 1
+
+
+TERMINAL = """
+import sys
+from mlflow_resilience.display import for_terminal
+view = for_terminal()
+view.entry({"kind": "event", "name": "fit", "data": {"epochs": 2, "steps_per_epoch": 100}})
+for attempt, first in ((1, 0), (2, 50)):
+    view.entry({"kind": "attempt", "attempt": attempt, "step": first, "epoch": 0, "settings": {}})
+    for step in range(first, 90, 10):
+        view.beat("step", step)
+    view.output("a line of the worker's [red]as it is[/red]\\n")
+    view.entry({"kind": "decision", "attempt": attempt, "verdict": "continue", "text": "[bold]go on\\x1b[2J"})
+view.close()
+"""
+
+
+def test_on_a_terminal_one_bar_serves_all_attempts_and_garbles_nothing() -> None:
+    """Lines stand above it, whole and as they are; what was told last below; and it is gone in the end."""
+    parent, child = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen([sys.executable, "-c", TERMINAL], stdout=child, stderr=child, env=environ)
+    os.close(child)
+    said = b""
+    with contextlib.suppress(OSError), os.fdopen(parent, "rb", buffering=0) as terminal:
+        while part := terminal.read(65536):
+            said += part
+    assert process.wait(30) == 0
+    text = said.decode()
+    assert "\x1b[2J" not in text, "nothing of the job's moves the cursor"
+    assert text.count("a line of the worker's [red]as it is[/red]\r\n") == 2
+    assert "attempt 2 goes on from step 50" in text
+    assert "attempt 2, epoch 1/2" in text
+    assert text.rstrip().endswith("\x1b[?25h") or "\x1b[?25h" in text[-60:], "the cursor is back"
+
+
+def test_beside_keras_a_fault_is_a_line_of_its_own_and_an_epoch_is_left_to_keras() -> None:
+    stream = io.StringIO()
+    aside = Aside(below_a_bar=True, stream=stream)
+    aside({"kind": "attempt", "attempt": 1, "step": 0, "settings": {}})
+    aside(points(45, loss=0.25))
+    assert stream.getvalue() == ""
+    aside({"kind": "fault", "hint": "make it smaller"})
+    aside({"kind": "decision", "attempt": 1, "verdict": "stop", "text": "oom: stop\x1b[2J"})
+    aside({"kind": "semantic_change", "text": "1 record left out"})
+    assert stream.getvalue() == (
+        "\nattempt 1: oom: stop\nhint: make it smaller\n\nthis changes the result: 1 record left out\n"
+    )

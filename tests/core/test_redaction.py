@@ -4,57 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from mlflow_resilience.core.redaction import HIDDEN, redact
-
-KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabc\n-----END RSA PRIVATE KEY-----"
-JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+from mlflow_resilience.core.redaction import HIDDEN, redact, redact_named
+from tests.core.secret_shapes import ORDINARY, SECRETS
 
 
-@pytest.mark.parametrize(
-    ("told", "secret"),
-    [
-        ("mysql://bob:hunter2secret@db:3306/x refused", "hunter2secret"),
-        ("https://0123456789abcdef0123456789@github.com/x.git", "0123456789abcdef0123456789"),
-        ("Authorization: Bearer abcdefghijklmnop1234", "abcdefghijklmnop1234"),
-        ("key AKIAIOSFODNN7EXAMPLE is wrong", "AKIAIOSFODNN7EXAMPLE"),
-        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
-        ("token ghp_0123456789abcdefghijklmnopqrstuvwxyz", "ghp_0123456789"),
-        (JWT, "eyJhbGciOiJIUzI1NiJ9"),
-        (KEY, "MIIEpAIBAAKCAQEA"),
-        ("hf_abcdefghijklmnopqrstuvwxyzABCDEF is invalid", "hf_abcdefgh"),
-        ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "AIzaSyA1234567890"),
-        ("https://x.blob.core.windows.net/c?sv=1&sig=abc%2Fdef%3D&se=2", "abc%2Fdef%3D"),
-        ("DefaultEndpointsProtocol=https;AccountKey=abcdefgh1234==;Endpoint=x", "abcdefgh1234"),
-        ("connect(password='correcthorse')", "correcthorse"),
-        ('{"api_key": "abcdef123456"}', "abcdef123456"),
-        ("dapi0123456789abcdef0123456789abcdef", "dapi0123456789abcdef"),
-    ],
-)
-def test_shapes_of_secrets(told: str, secret: str) -> None:
-    """Known shapes of keys and tokens are found wherever they stand, and stay hidden when redacted again."""
-    once = redact(told, {})
+@pytest.mark.parametrize("kind", SECRETS)
+def test_shapes_of_secrets(kind: str) -> None:
+    """Found wherever they stand, and still hidden when redacted again."""
+    told, secret = SECRETS[kind]
+    once = redact(f"before {told} after", {})
     assert secret not in once
     assert HIDDEN in once
+    assert once.startswith("before")
     assert redact(once, {}) == once
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        "step 12345678 of 99999999, loss 0.123456789",
-        "/data/3f786850e387550fdab836ed7e6dc881de23001b/part-0001.tfrecord",
-        "run 0a1b2c3d4e5f60718293a4b5c6d7e8f9 not found",
-        "https://example.com:5000/api/2.0/mlflow/runs/create?run_id=0a1b2c3d",
-        "OOM when allocating tensor with shape[64,512,512,64] and type float on /device:GPU:0",
-        "checkpoint-20261130-120000-a1b2c3",
-        "Key: image/label.  Can't parse serialized Example.",
-        "max_tokens=4096, tokenizer=bert",
-        "password=None",
-    ],
-)
+@pytest.mark.parametrize("told", ORDINARY)
 def test_ordinary_text_stays(told: str) -> None:
-    """Numbers, hashes in paths, run ids and shapes are no secrets."""
+    """Numbers, hashes, paths, ids of runs and commits, and shapes of tensors are no secrets."""
     assert redact(told, {}) == told
+
+
+def test_a_value_whose_name_says_that_it_is_a_secret() -> None:
+    """A param is hidden for its name; names that merely sound like it hide nothing."""
+    assert redact_named("db_password", "correct horse") == HIDDEN
+    assert redact_named("service.api_key", "abcdef123") == HIDDEN
+    assert redact_named("resilience.resume_key", "blake2b:77d1c5a0") == "blake2b:77d1c5a0"
+    assert redact_named("max_tokens", "4096") == "4096"
+    assert redact_named("optimizer", "adam") == "adam"
 
 
 def test_values_of_the_environment() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 import time
 from html.parser import HTMLParser
@@ -191,6 +192,78 @@ def test_a_job_that_went_through_very_much_stays_small_and_quick() -> None:
     assert "3000 times" in page.text
     assert "attempts are left out here" in page.text
     assert "it is in the run's artifacts" in page.text
+
+
+def test_twenty_attempts_of_ten_thousand_steps_stay_below_a_megabyte() -> None:
+    """Each with its points, its fault and its checkpoints, drawn wide and narrow."""
+    record = JobRecord()
+    for entry in example.entries()[:2]:
+        record.add(entry)
+    for number in range(1, 21):
+        first = (number - 1) * 9_000
+        record.add(example.attempt(number, first, 10.0 * number))
+        for entry in example.points(number, first, first + 10_000):
+            record.add(entry)
+        record.add(example.checkpoint(first + 9_000, number))
+        for entry in example.fault(number, number, first + 10_000, "transient_io", 10.0 * number + 9):
+            record.add(entry)
+        record.add(example.ended(number, first + 10_000, 10.0 * number + 9))
+    began = time.process_time()
+    text = render(record)
+    assert time.process_time() - began < 15
+    assert len(text.encode()) < 1_000_000
+    assert "Running: step 181,000, attempt 20, 20 faults so far" in assert_harmless(text).text
+
+
+@pytest.mark.parametrize("values", [[math.nan] * 6, [1.0, math.nan, math.inf, 0.5, -math.inf, 0.25]])
+def test_curves_that_are_not_numbers_are_drawn_as_far_as_they_are(values: list[float]) -> None:
+    record = JobRecord()
+    points = [["loss", step, value, step] for step, value in enumerate(values, 1)]
+    for entry in [
+        {"kind": "job", "time": 1.0, "run_name": 'it\'s "<b>" 图像'},
+        example.attempt(1, 0, 1),
+        {"kind": "points", "time": 2.0, "attempt": 1, "points": points},
+        {"kind": "job_ended", "time": 9.0, "outcome": "clean"},
+    ]:
+        record.add(entry)
+    page = assert_harmless(render(record))
+    assert 'it\'s "<b>" 图像' in page.text
+
+
+def test_the_root_cause_is_told_without_the_graphs_own_stack() -> None:
+    """As TensorFlow words an error of a node: where in the graph, a stack from the interpreter on, and then what."""
+    stack = "".join(f'  File "/usr/lib/part_{number}.py", line {number}, in call\n\n' for number in range(60))
+    message = (
+        f"Graph execution error:\n\nDetected at node loss/Sparse defined at (most recent call last):\n{stack}"
+        "Received a label value of 11 which is outside the valid range\n\t [[{{node loss/Sparse}}]] [Op:__x_1]"
+    )
+    record = JobRecord()
+    for entry in example.fault(1, 1, 60, "bad_data", 1, exception="InvalidArgumentError", message=message):
+        record.add(entry)
+    upper = Page(render(record)).text.partition("What was done?")[0]
+    assert "InvalidArgumentError: Received a label value of 11 which is outside the valid range" in upper
+    assert "most recent call" not in upper
+
+
+def test_one_wording_for_where_and_what() -> None:
+    """A fault's place is that of its judge, said once; a decision that says why needs no basis behind it."""
+    record = JobRecord()
+    facts = {"exception": "Divergence", "message": "the loss is nan", "position": {"global_step": 99, "epoch": 2}}
+    told = "divergence (Divergence) in step 100 (epoch 3): leave it out, because it is the first of its class"
+    for entry in [
+        example.attempt(1, 0, 1),
+        {"kind": "fault", "attempt": 1, "number": 1, "failure_class": "divergence", "fault": facts,
+         "where": "in step 100 (epoch 3)", "hint": "lower the rate"},
+        {"kind": "decision", "attempt": 1, "number": 1, "verdict": "stop", "text": told, "basis": "first"},
+        {"kind": "job_ended", "outcome": "failed"},
+    ]:  # fmt: skip
+        record.add(entry)
+    page = Page(render(record))
+    upper = page.text[: page.text.index("Training curves") if "Training curves" in page.text else None]
+    assert "at step 99" not in page.text and "basis: first" not in page.text
+    assert "divergence in step 100 (epoch 3)" in upper
+    assert "What was done? leave it out, because it is the first of its class" in upper
+    assert "what you can do: lower the rate" in upper
 
 
 def test_a_running_job_says_as_of_when() -> None:

@@ -96,9 +96,12 @@ def test_goodput_measured_told_or_unknown() -> None:
     assert summary.goodput(job()) is None
     told = job({"kind": "gauges", "points": [["resilience/goodput", 10, 0.25, 1], ["resilience/goodput", 20, 0.75, 2]]})
     assert summary.goodput(told) == 0.75
-    counted = job({"kind": "times", "attempt": 1, "productive": 40.0, "startup": 10.0})
+    told = {"time": 160.0, "pid": 1, "productive": 40.0, "startup": 10.0}
+    over = {"kind": "attempt_ended", "time": 160.0, "attempt": 1, "status": "FINISHED"}
+    counted = job({"kind": "times", "attempt": 1, **told}, over)
     assert summary.goodput(counted) == pytest.approx(0.4)
-    assert summary.time_parts(counted) == {"productive": 40.0, "startup": 10.0, "unaccounted": pytest.approx(50.0)}
+    parts = {"productive": 40.0, "startup": 20.0, "save_stall": 40.0}
+    assert summary.time_parts(counted) == {part: pytest.approx(seconds) for part, seconds in parts.items()}
 
 
 def test_five_lines() -> None:
@@ -107,9 +110,46 @@ def test_five_lines() -> None:
         "faults: bad_data at step 34, unknown at step 60, device_oom at step 118, process_death at step 140, "
         "divergence at step 170",
         "result: Recovery changed the result: learning rate halved from step 150; 1 record left out from step 34.",
-        "cost: 90 steps lost, goodput 42%",
+        f"cost: 90 steps lost, goodput {summary.goodput_words(example.record())}",
         "last: accuracy 0.8727, loss 0.3309, val_accuracy 0.8577, val_loss 0.4006",
     ]
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (job(outcome="clean"), "Finished without a fault, 0 steps"),
+        (job({"kind": "resumed"}, outcome="clean"), "Finished without a fault, 0 steps; the result is identical, bit"),
+        (job(*FAULT), "Recovered: finished in 1 attempt after 1 fault; the result is identical, bit for bit"),
+        (job(*FAULT, CHANGE), "Recovered: finished in 1 attempt after 1 fault; the result is changed"),
+        (job(*FAULT, reproducible(False)), "after 1 fault; the result is not promised to repeat itself"),
+        (job(*FAULT, outcome="failed"), "Failed at step 0, after 1 attempt and 1 fault"),
+        (job(outcome=None), "Running: step 0, attempt 1, 0 faults so far"),
+    ],
+)
+def test_the_headline_says_whether_the_result_is_still_good(record: JobRecord, told: str) -> None:
+    """Unless nothing happened, or there is no result yet."""
+    assert told in summary.headline(record)
+    assert ("result" in told) == ("result" in summary.headline(record))
+
+
+def spent(seconds: float, **parts: float) -> JobRecord:
+    """A job of so many seconds."""
+    told = {"kind": "times", "attempt": 1, "time": 100.0 + seconds, "pid": 1, **parts}
+    over = {"kind": "attempt_ended", "time": 100.0 + seconds, "attempt": 1, "status": "FINISHED"}
+    found = job(told, over, outcome=None)
+    found.add({"kind": "job_ended", "time": 100.0 + seconds, "outcome": "clean"})
+    return found
+
+
+def test_the_goodput_of_a_short_job_says_what_the_rest_was() -> None:
+    """A few seconds of training after the start of TensorFlow are no sign of trouble, and do not look like one."""
+    short = summary.goodput_words(spent(20.0, startup=16.0, productive=4.0))
+    assert short == "20% of 20 s, the rest mostly start of processes (16 s, as in any short job)"
+    slow = summary.goodput_words(spent(4000.0, startup=10.0, productive=2000.0, data_wait=1990.0))
+    assert slow == "50% of 1 h 06 min, the rest mostly waiting for data (33 min 10 s)"
+    assert summary.goodput_words(spent(4000.0, startup=10.0, productive=3990.0)) == "100%"
+    assert summary.goodput_words(job()) == ""
 
 
 @pytest.mark.parametrize("outcome", ["clean", "failed", "preempted", None, "something new"])

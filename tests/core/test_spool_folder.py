@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool import atomic, process
 from mlflow_resilience.spool.folder import JobFolder, home, jobs
 from mlflow_resilience.spool.journal import read
@@ -98,3 +99,30 @@ def test_atomic_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
     path.write_text("{torn")
     assert atomic.read_json(path) is None
+
+
+def test_the_journals_bounds_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In megabytes. Beyond the one for the disk, system metrics are thinned, and it is said; curves never are."""
+    monkeypatch.setenv("MLFLOW_RESILIENCE_JOURNAL_DISK_MB", "0.01")
+    folder = JobFolder.create(tmp_path)
+    journal = folder.open_journal()
+    for step in range(400):
+        journal.append("points", attempt=1, points=[["loss", step, 1.0, step]])
+        journal.append("gauges", points=[["memory/process_rss_mb", step, 1.0, step]])
+        if step % 50 == 0:
+            journal.flush()
+    journal.close()
+    kinds = [entry["kind"] for entry, _ in read(folder.journal)]
+    assert kinds.count("points") == 400
+    assert 40 <= kinds.count("gauges") < 250
+    thinned = [entry for entry, _ in read(folder.journal) if entry.get("name") == "gauges_thinned"]
+    assert len(thinned) == 1
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "0", "nan"])
+def test_a_bound_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """In one line that names it."""
+    folder = JobFolder.create(tmp_path)
+    monkeypatch.setenv("MLFLOW_RESILIENCE_JOURNAL_MEMORY_MB", text)
+    with pytest.raises(UsageError, match=f"MLFLOW_RESILIENCE_JOURNAL_MEMORY_MB={text}: a number of megabytes"):
+        folder.open_journal()

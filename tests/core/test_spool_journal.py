@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mlflow_resilience.spool import journal as journal_module
 from mlflow_resilience.spool.codec import Reader, decode, encode
 from mlflow_resilience.spool.journal import Journal, read
+from tests.core.secret_shapes import SECRETS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
@@ -245,3 +246,19 @@ def test_header_says_the_format(tmp_path: Path) -> None:
     journal.close()
     with pytest.raises(ValueError, match="closed"):
         journal.append("event")
+
+
+def test_secrets_are_not_written(tmp_path: Path) -> None:
+    """In texts however deep, and under names that say so; places, names and numbers stay as they are."""
+    told, secret = SECRETS["GitHub"]
+    journal = Journal(tmp_path / "journal")
+    data = {"list": [told], "path": f"/data/{secret}"}
+    journal.append("event", durable=True, text=told, data=data)
+    journal.append("params", durable=True, run="job", params={"db_password": "zebra-crossing", "path": "/data"})
+    journal.append("points", durable=True, points=[["loss", 1, 0.5, 2]])
+    journal.close()
+    event, params, points = (entry for entry, _ in read(journal.path))
+    assert secret not in event["text"] and secret not in event["data"]["list"][0]
+    assert event["data"]["path"] == f"/data/{secret}", "a file that was renamed would not be found"
+    assert params["params"] == {"db_password": "[redacted]", "path": "/data"}
+    assert points["points"] == [["loss", 1, 0.5, 2]]

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
 import types
 from pathlib import Path
@@ -198,6 +199,18 @@ def test_high_water_marks_since_the_last_reset() -> None:
     assert monitor.high_water() == {}
     monitor.sample()
     assert monitor.high_water()["tf_peak_mb"] == 8.0
+
+
+def test_a_fault_has_the_marks_since_the_one_before() -> None:
+    """Of the monitor that runs; without one, memory as it is now."""
+    assert "high_water" not in telemetry.at_fault()
+    values, seen = [100.0, 101.0, 102.0], threading.Event()
+    with telemetry.Monitor(lambda _: seen.set(), read=lambda: reading(values.pop()), interval_seconds=1000.0):
+        assert seen.wait(10)
+        first, second = telemetry.at_fault(), telemetry.at_fault()
+    assert first["high_water"]["tf_peak_mb"] == 204.0
+    assert second["high_water"]["tf_peak_mb"] == 200.0
+    assert "high_water" not in telemetry.at_fault()
 
 
 def test_a_spike_between_two_readings_is_in_the_high_water_mark() -> None:

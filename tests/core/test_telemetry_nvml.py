@@ -157,3 +157,27 @@ else:
     os._exit(0)
 """
     assert ask(code) == 900.0
+
+
+def check_gpu(**settings: str) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts" / "check_gpu.py"
+    environment = os.environ | settings
+    return subprocess.run([sys.executable, script], env=environment, text=True, capture_output=True, timeout=120)
+
+
+def test_check_gpu_says_in_a_line_that_there_is_none(tmp_path: Path) -> None:
+    """Neither a failure nor a wait."""
+    done = check_gpu(LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "there is no GPU to check: no NVIDIA driver reports one\n"
+
+
+@pytest.mark.full
+def test_check_gpu_reports_what_the_driver_lists_and_tensorflow_lacks(driver: Path) -> None:
+    """A driver's devices that TensorFlow cannot use are a failure, and it says what to install."""
+    done = check_gpu(LD_LIBRARY_PATH=str(driver), CUDA_VISIBLE_DEVICES="0,1")
+    told, _, last = done.stdout.strip().rpartition("\n")
+    assert json.loads(told)["machine"]["gpus"] == ["Fake A", "Fake B"]
+    assert json.loads(told)["tensorflow"]["devices"] == []
+    assert "tensorflow[and-cuda]" in last
+    assert done.returncode == 1

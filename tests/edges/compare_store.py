@@ -112,6 +112,14 @@ class Store:
         )
         self._connection.commit()
 
+    def rename(self, run_id: str, to: str) -> None:
+        """Give a run another id."""
+        self._connection.execute("pragma foreign_keys = off")
+        self._connection.execute("update runs set run_uuid = ? where run_uuid = ?", (to, run_id))
+        for table in ("tags", "params", "metrics", "latest_metrics"):
+            self._connection.execute(f"update {table} set run_uuid = ? where run_uuid = ?", (to, run_id))
+        self._connection.commit()
+
     def attempt(self, job: str, number: int, **more: Any) -> str:
         tags = {"mlflow.parentRunId": job, "resilience.attempt": number, **more.pop("tags", {})}
         return self.run(f"attempt {number}", tags=tags, **more)

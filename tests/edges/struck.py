@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlflow_resilience.drill.processes import eventually, left_running
 from mlflow_resilience.spool.folder import JobFolder, jobs
 from mlflow_resilience.spool.journal import read
 from mlflow_resilience.spool.record import JobRecord
 from tests.edges.main_job import environ
+
+__all__ = ["Running", "eventually", "final_digest", "left_running", "statuses"]
 
 RECIPE, BLOCKING_RECIPE = (Path(__file__).parent / name for name in ("slow_recipe.py", "blocking_recipe.py"))
 HANG_SECONDS, START_SECONDS = 8, 40  # of silence; a start on a busy machine takes half of the latter
@@ -100,17 +103,6 @@ def final_digest(folder: Path) -> str:
     return next(str(model["digest"]) for model in reversed(record.models) if model["name"] == "model")
 
 
-def left_running(folder: Path) -> list[str]:
-    """Processes that belong to the job, by its folder in their arguments or their environment."""
-    found = []
-    for path in filter(lambda path: path.name.isdigit(), Path("/proc").iterdir()):
-        with contextlib.suppress(OSError):
-            text = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
-            if os.fsencode(folder) in text and int(path.name) != os.getpid():
-                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
 def statuses(folder: Path) -> list[tuple[str, str]]:
     """(outcome, status) of every run, job runs and attempts, in the order in which they began."""
     query = """
@@ -119,11 +111,3 @@ def statuses(folder: Path) -> list[tuple[str, str]]:
     """
     with contextlib.closing(sqlite3.connect(f"file:{folder / 'mlflow.db'}?mode=ro", uri=True)) as store:
         return [(str(outcome), str(status)) for outcome, status in store.execute(query)]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 90.0) -> bool:
-    """Whether it comes true in time."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found

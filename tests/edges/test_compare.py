@@ -188,3 +188,47 @@ def test_a_report_of_a_job_that_left_no_events(
 def test_a_report_of_a_run_that_is_no_job(store: Store, experiment: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["report", store.run("foreign", curves=improving()), "-o", "page.html"]) == 0
     assert "Nothing is called identical here" in capsys.readouterr().out
+
+
+def test_a_report_of_a_deleted_run_with_long_curves_and_a_strange_name(
+    store: Store, experiment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curves = {"loss": [(step, math.nan if step > 9_000 else 1 / step) for step in range(1, 10_001)]}
+    gone = store.run(HOSTILE, stage="deleted", curves=curves, tags={"resilience.outcome": "failed"})
+    assert call(["report", gone[:12], "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert "图像损坏" in page and "<script" not in page and len(page.encode()) < 1_000_000
+
+
+def test_runs_may_be_named_by_the_beginning_of_their_ids(
+    store: Store, experiment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = store.job("one"), store.job("other")
+    assert call(["compare", one[:9], other[:9], "--no-log"]) == 0
+    assert "same result bit for bit" in capsys.readouterr().out
+    alike = ["feed" + one[4:], "feed" + other[4:]]
+    for before, after in zip((one, other), alike, strict=True):
+        store.rename(before, after)
+    assert call(["compare", "feed", one[:9], "--no-log"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("mlflow-resilience: feed is the beginning of several ids (feed")
+
+
+def test_a_changed_result_is_held_against_the_clean_run(
+    store: Store, experiment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest clean one with the same resume key and epochs in the experiment; MLflow knows it."""
+    store.job("another", epochs=3)
+    store.job("clean one")
+    struck = store.job("struck", "recovered", faults=1, failure_classes="divergence", curves=improving(shift=0.125),
+                       semantic_changes="batch of step 100 left out")  # fmt: skip
+    fault = {"kind": "fault", "attempt": 1, "number": 1, "failure_class": "divergence", "fault": {}}
+    key = {"kind": "tags", "run": "job", "tags": {"resilience.resume_key": "k1"}}
+    change = {"kind": "semantic_change", "step": 100, "text": "batch of step 100 left out"}
+    job = {"kind": "job", "params": {"epochs": "10"}, "run_name": "struck"}
+    store.events(struck, [job, key, {"kind": "attempt", "attempt": 1, "step": 0}, fault, change,
+                          {"kind": "job_ended", "outcome": "recovered"}])  # fmt: skip
+    assert call(["report", struck, "-o", "page.html"]) == 0
+    out = capsys.readouterr().out
+    assert "Recovery changed the result: batch of step 100 left out. Held against the clean run clean one (" in out
+    assert "Held against the clean run clean one" in Path("page.html").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import pytest
 from mlflow_resilience.comparison.values import ComparedRun
 from tests.core.test_comparison import run
 from tests.core.test_comparison_page import HOSTILE, hostile, page
+from tests.edges.screenshots import keep
 from tests.edges.test_report_browser import SIZES, Visit, browser
 
 __all__ = ["browser"]
-KEEP = os.environ.get("MLFLOW_RESILIENCE_SCREENSHOTS")  # a folder to leave them in
 
 
 def example() -> list[ComparedRun]:
@@ -49,8 +48,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_it_fits_is_quiet_and_can_be_read(visit: Any, width: int, scheme: str) -> None:
     shown = visit(example(), width, scheme)
-    if KEEP:
-        shown.screenshot(path=f"{KEEP}/comparison-{width}-{scheme}.png", full_page=True)
+    keep(shown, f"comparison-{width}-{scheme}")
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
     assert shown.get_by_role("heading", level=1).count() == 1
     assert shown.get_by_role("heading", level=2).count() >= 5

@@ -1,4 +1,7 @@
-"""The guides to clusters: their scripts are run, with stand-ins for what is not on this machine."""
+"""The guides to clusters: their scripts are run, with stand-ins for what is not on this machine.
+
+Those for every day are in ``test_guides_daily.py``.
+"""
 
 from __future__ import annotations
 

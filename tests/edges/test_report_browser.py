@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mlflow_resilience.report import render
+from tests.edges.screenshots import keep
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -87,6 +88,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Any]:
 def test_it_fits_and_is_quiet(visit: Any, width: int, scheme: str) -> None:
     """No sideways scrolling, nothing on the console, no request but the page itself (see the fixture)."""
     page = visit(example.record(), width, scheme).page
+    keep(page, f"report-{width}-{scheme}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     beyond = page.evaluate(
         """width => [...document.querySelectorAll('main *')].filter(each => {

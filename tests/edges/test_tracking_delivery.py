@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tests.edges.tracking_tools import Job, until
 def delivered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A job with a fault in place, a fault with roll-back, a quarantine, and everything else an attempt may meet."""
     place = tmp_path_factory.mktemp("delivered")
-    job = Job(place / "home", None, params={"epochs": "3", "long": "x" * 7000, "odd(name)": 1},
-              tags={"resilience.resume_key": "abc", "mine": "y" * 9000})  # fmt: skip
+    params = {"epochs": "3", "long": "x" * 7000, "odd(name)": 1}
+    tags = {"resilience.resume_key": "abc", "mine": "y" * 9000}
+    job = Job(place / "home", None, started=time.time() - 60, params=params, tags=tags)
     sender = job.start_sender(cwd=place)
     (job.folder.artifacts / "worker.log").write_text("noise")
     job.attempt(1, accumulation=1, learning_rate_scale=1.0)

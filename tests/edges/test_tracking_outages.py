@@ -1,31 +1,53 @@
-"""Sender and server killed at random during a job: in the end the store holds each thing once."""
+"""Server and sender killed at random during a job: in the end the store holds each thing once, and whole."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import signal
-import time
-from collections.abc import Iterator
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlflow_resilience.tracking import sync
+from tests.edges import main_job
 from tests.edges import tracking_tools as tools
+from tests.edges.ordeal import Ordeal, Outage
+from tests.edges.postgres import Postgres
 from tests.edges.tracking_tools import ENVIRON, Job, Server, until
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server"))
+def started(server: Server) -> Iterator[Server]:
     server.start()
     yield server
     if server.process is not None and server.process.poll() is None:
         server.kill()
 
 
-def test_hung_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """On SQLite."""
+    yield from started(Server(tmp_path_factory.mktemp("server")))
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    postgres = Postgres()
+    yield postgres
+    postgres.remove()
+
+
+@pytest.fixture(scope="module")
+def team_server(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Server]:
+    """On PostgreSQL, with an artifact folder that it serves."""
+    yield from started(Server(tmp_path_factory.mktemp("team"), postgres.uri))
+
+
+def test_hung_server(server: Server, tmp_path: Path) -> None:
     """A server that stands still for the whole job: the sender gives up in time, and ``sync`` makes it complete."""
     server.signal(signal.SIGSTOP)
     job = Job(tmp_path / "home", server.uri)
@@ -39,93 +61,110 @@ def test_hung_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert job.state["pending"] > 0
     job.release()
     server.signal(signal.SIGCONT)
-    for name, value in ENVIRON.items():
-        monkeypatch.setenv(name, value)
-    (delivered,) = sync(tmp_path / "home", patience=30)
-    assert delivered.done, (delivered, job.log())
-    run_id = str(delivered.run_id)
+    command = [sys.executable, "-m", "mlflow_resilience.cli", "sync", "--patience", "30"]
+    environ = {**ENVIRON, "MLFLOW_RESILIENCE_HOME": str(tmp_path / "home")}
+    said = [subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120) for _ in range(2)]
+    assert [(each.returncode, each.stdout) for each in said] == [
+        (0, f"{job.folder.job_id}: all is sent\n"),
+        (0, "nothing waits\n"),
+    ]
+    run_id = job.run_id()
     assert tools.steps(server.database, run_id, "batch/loss") == list(range(1, 51))
     assert tools.status(server.database, run_id) == "FINISHED"
     found = tools.rows(server.database, "select count(*) from tags where value=?", job.folder.job_id)
     assert found == [(1,)], "the run was made twice"
-    assert sync(tmp_path / "home") == []
 
 
-def chaos(server: Server, place: Path, rounds: int, seed: int) -> None:
-    """One job over ``rounds``; in each, the server or the sender (or both) is killed while points flow."""
-    dice = random.Random(seed)
-    job = Job(place / "home", server.uri, params={"epochs": 7}, tags={"resilience.resume_key": "k"})
-    job.start_sender()
-    job.run_id()
-    attempt, step = 1, 0
-    job.attempt(1)
-    for round_ in range(rounds):
-        kill_server = round_ % 3 != 1
-        for _ in range(dice.randrange(3, 8)):
-            job.points(attempt, step + 1, step + 25)
-            job.points(attempt, step + 25, step + 25, key="loss")
-            step += 25
-            job.append("gauges", points=[["memory/process_rss_mb", step, 1.0, step]])
-            if dice.random() < 0.5:
-                job.checkpoint(attempt, step)
-            job.journal.flush()
-            time.sleep(dice.random() * 0.3)  # where the kill falls is the chance under test
-        if kill_server:
-            until(server.is_healthy, 120, "the server is up")
-            server.kill()
-        if round_ % 3 != 0:
-            job.kill_sender()
-        job.points(attempt, step + 1, step + 40, shift=1000)  # these do not survive
-        job.fault(attempt, round_ + 1, step + 40)
-        job.end_attempt(attempt, "FAILED", step + 40)
-        job.append("rolled_back", attempt=attempt, step=step)
-        attempt += 1
-        job.attempt(attempt, step)
-        if kill_server:
-            server.start(wait=False)
-        if job.sender is not None and job.sender.poll() is not None:
-            job.start_sender()
-    job.end_attempt(attempt, "FINISHED", step)
-    job.end("recovered")
-    assert job.finish(90) == 0, job.log()
-    check(server, job, attempt, step)
+def server_dies(server: Server) -> Outage:
+    def begin(_: int) -> Callable[[], None]:
+        server.kill()
+        return lambda: server.start(wait=False)
 
-
-def check(server: Server, job: Job, attempts: int, last: int) -> None:
-    database, run_id = server.database, job.run_id()
-    assert tools.steps(database, run_id, "batch/loss") == list(range(1, last + 1))
-    values = tools.rows(database, "select max(value) from metrics where run_uuid=? and key='batch/loss'", run_id)
-    assert values == [(1.0,)], "a point of a lost trajectory is on the job's curve"
-    assert tools.steps(database, run_id, "loss") == list(range(25, last + 1, 25))
-    assert tools.steps(database, run_id, "memory/process_rss_mb") == list(range(25, last + 1, 25))
-    found = tools.tags(database, run_id)
-    assert (found["resilience.outcome"], found["resilience.attempts"]) == ("recovered", str(attempts))
-    assert found["resilience.faults"] == str(attempts - 1)
-    assert tools.params(database, run_id) == {"epochs": "7"}
-    assert tools.status(database, run_id) == "FINISHED"
-    query = "select t.value from tags t join runs r on r.run_uuid = t.run_uuid where r.lifecycle_stage = 'active'"
-    mine = f"{job.folder.job_id}%"
-    runs = tools.rows(database, f"{query} and t.key = 'resilience.local_id' and t.value like ?", mine)
-    assert len(runs) == len(set(runs)) == attempts + 1, "a run was made twice"
-    for number, child in tools.children(database, run_id).items():
-        assert tools.status(database, child) == ("FINISHED" if number == attempts else "FAILED")
-        seen = tools.steps(database, child, "batch/loss")
-        assert all(a < b for a, b in itertools.pairwise(seen)), "a point of an attempt was doubled"
-    folder = next((server.folder / "artifacts").rglob(f"{run_id}/artifacts"))
-    assert "resilience/attempts.json" in tools.artifacts(folder)
-    assert len(list(folder.glob("resilience/exceptions/attempt-*.txt"))) == attempts - 1
-    lines = (folder / "resilience/events.jsonl").read_text().splitlines()
-    assert sum('"job_ended"' in line for line in lines) == 1
-    assert job.state["problems"] == []
+    return begin
 
 
 def test_killed_three_times(server: Server, tmp_path: Path) -> None:
-    """The fast tier's sample: server alone, sender alone, both."""
-    chaos(server, tmp_path, rounds=3, seed=7)
+    """The fast tier's sample."""
+    ordeal = Ordeal(server, tmp_path, server_dies(server), seed=7)
+    ordeal.run(3)
+    ordeal.check()
 
 
 @pytest.mark.full
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(1800)
 def test_killed_twenty_times(server: Server, tmp_path: Path) -> None:
     """The same at length."""
-    chaos(server, tmp_path, rounds=20, seed=20)
+    ordeal = Ordeal(server, tmp_path, server_dies(server), seed=20)
+    ordeal.run(20)
+    ordeal.check()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_killed_twenty_times_on_postgresql(team_server: Server, postgres: Postgres, tmp_path: Path) -> None:
+    """The server twenty times; between them its database crashes five times, and the server stays up."""
+    dies = server_dies(team_server)
+
+    def outage(round_: int) -> Callable[[], None]:
+        if round_ % 5:
+            return dies(round_)
+        postgres.stop()
+        return postgres.start
+
+    ordeal = Ordeal(team_server, tmp_path, outage, seed=21)
+    ordeal.run(25)
+    ordeal.check()
+
+
+class Unsteady(threading.Thread):
+    """Kills the server again and again, and starts it each time, until told to stop."""
+
+    def __init__(self, server: Server, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._dice, self._enough = server, random.Random(seed), threading.Event()
+        self.kills = 0
+
+    def run(self) -> None:
+        while not self._enough.wait(self._dice.uniform(0.5, 4.0)):
+            self._server.kill()
+            self.kills += 1
+            self._enough.wait(self._dice.uniform(0.0, 2.0))
+            self._server.start()
+
+    def stop(self) -> None:
+        self._enough.set()
+        self.join(150)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_real_training_meets_a_server_that_dies_again_and_again(server: Server, tmp_path: Path) -> None:
+    """It trains as if nothing were, and MLflow has all of it when the server has come to rest."""
+    epochs = 30
+    unsteady = Unsteady(server, seed=3)
+    unsteady.start()
+    options = ["--epochs", str(epochs), "--fault", "raise@60,kill@200", "--delivery-seconds", "0"]
+    settings = {"MLFLOW_RESILIENCE_REQUEST_SECONDS": "3", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    ended = main_job.train(tmp_path, *options, timeout=600, MLFLOW_TRACKING_URI=server.uri, **settings)
+    unsteady.stop()
+    assert unsteady.kills >= 3
+    assert ended.code == 0, ended.output
+    _check_training(server, tmp_path, epochs, ended)
+
+
+def _check_training(server: Server, folder: Path, epochs: int, ended: main_job.Ended) -> None:
+    home = folder / ".mlflow_resilience"
+    (path,) = (home / "jobs").iterdir()
+    until(lambda: tools.JobFolder(path).sender() is None, 120, "the job's own sender has ended")
+    assert all(each.done for each in sync(home, patience=60))
+    state: dict[str, Any] = tools.JobFolder(path).read_sender_state()
+    assert (state["state"], state["problems"]) == ("done", [])
+    database, run_id = server.database, state["run_id"]
+    assert tools.steps(database, run_id, "batch/loss") == list(range(1, 45 * epochs + 1))
+    assert tools.steps(database, run_id, "val_loss") == list(range(45, 45 * epochs + 1, 45))
+    assert tools.status(database, run_id) == "FINISHED"
+    assert tools.tags(database, run_id)["resilience.outcome"] == "recovered"
+    statuses = [tools.status(database, child) for _, child in sorted(tools.children(database, run_id).items())]
+    assert statuses == ["FAILED", "FAILED", "FINISHED"]
+    query = "select distinct status from logged_models where source_run_id = ? and lifecycle_stage = 'active'"
+    assert tools.rows(database, query, run_id) == [(2,)]

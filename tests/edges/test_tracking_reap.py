@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mlflow_resilience.cli.main import call
 from mlflow_resilience.tracking import reap
 from tests.edges import tracking_tools as tools
 from tests.edges.tracking_tools import ENVIRON, Job, start_owner, until
@@ -43,10 +44,25 @@ def test_reap(database: Path, place: Path, client: Any, monkeypatch: pytest.Monk
     assert tools.tags(database, foreign)["resilience.outcome"] == "failed"
     assert tools.steps(database, dead_run, "loss") == list(range(1, 31)), "points after the last checkpoint"
     assert {tools.status(database, run) for run in (living_run, foreign_alive, not_ours)} == {"RUNNING"}
+    assert_it_reads_well(place, uri, dead_run, tools.tags(database, dead_run))
     assert {each.run_id for each in reap(home, uri, unowned=True)} == {not_ours}
     dead.release()
     living.end()
     assert living.finish() == 0
+
+
+def assert_it_reads_well(place: Path, uri: str, run_id: str, tags: dict[str, str]) -> None:
+    """Report and description of a job that died without a word say as much as those of one that ended itself, and so
+    does the report that is made from MLflow alone."""
+    told = ("Failed at step 30, after 1 attempt and 1 fault", "process_death", "No result", "that of step 20", "hint:")
+    page = (place / "artifacts" / run_id / "artifacts" / "resilience" / "report.html").read_text()
+    retold = place / "retold.html"
+    assert call(["report", run_id, "--tracking-uri", uri, "-o", str(retold)]) == 0
+    for text in (page, retold.read_text()):
+        assert [words for words in told if words not in text] == []
+    assert "**failed**" in tags["mlflow.note.content"]
+    assert "Result: There is no finished result." in tags["mlflow.note.content"]
+    assert "process_death" in tags["resilience.attempt.1"]
 
 
 def test_the_next_start_closes_what_died(database: Path, place: Path) -> None:

@@ -6,13 +6,19 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mlflow.entities import Metric
+from mlflow.store.entities import PagedList
 
 from mlflow_resilience.spool.journal import read
 from mlflow_resilience.tracking.candidates import Question
+from mlflow_resilience.tracking.carrying import CARRIED, Carrying
 from mlflow_resilience.tracking.lookup import Lookup
+from mlflow_resilience.tracking.publisher import EventFiles
+from mlflow_resilience.tracking.scout import Scout
 from mlflow_resilience.tracking.state import SenderState
 from tests.edges import tracking_tools as tools
 from tests.edges.tracking_tools import Job, until
@@ -256,3 +262,45 @@ def test_going_on_in_the_same_run(uri: str, tmp_path: Path) -> None:
     assert [event["outcome"] for event in events if event["kind"] == "job_ended"] == ["preempted", "clean"]
     table = json.loads((folder / "attempts.json").read_text())
     assert [(row[0], row[1]) for row in table["data"]] == [(1, "KILLED"), (2, "FINISHED")]
+
+
+class Histories:
+    """A store that holds long curves, of which one cannot be read."""
+
+    def __init__(self, curves: dict[str, int]) -> None:
+        self.curves, self.asked = curves, 0
+        self._tracking_client = SimpleNamespace(store=self)
+
+    def get_run(self, run_id: str) -> Any:
+        return SimpleNamespace(data=SimpleNamespace(metrics={**self.curves, "memory/process_rss_mb": 1, "broken": 1}))
+
+    def get_metric_history(self, run_id: str, key: str, max_results: int, page_token: str | None) -> PagedList[Metric]:
+        self.asked += 1
+        if key == "broken":
+            raise ValueError("no such metric")
+        first = int(page_token or 0)
+        steps = range(first + 1, min(first + max_results, self.curves[key]) + 1)
+        more = str(steps[-1]) if steps and steps[-1] < self.curves[key] else None
+        return PagedList([Metric(key, 1 / step, step, step) for step in steps], more)
+
+
+def test_a_long_curve_is_carried_over_page_by_page_and_what_cannot_be_had_is_said(tmp_path: Path) -> None:
+    """The answer does not wait for it; each look takes one page; a metric that cannot be read costs itself alone."""
+    job = Job(tmp_path / "home", None)
+    (job.folder.artifacts / CARRIED).write_text(json.dumps({"run_id": "r"}))
+    job.append("resumed", durable=True, from_job="other", from_run="r", from_step=25_000)
+    scout = Scout(job.folder, job.journal, EventFiles(job.folder))
+    store = Histories({"loss": 5, "batch/loss": 30_000})
+    carrying = Carrying(job.folder, scout, lambda: store)
+    scout.poll()
+    looks = 0
+    while carrying.is_waiting:
+        carrying.look()
+        looks += 1
+    assert looks == store.asked == 1 + 1 + 3, "one page a look"
+    curve = scout.record.curve
+    assert [len(curve[key]) for key in ("loss", "batch/loss")] == [5, 25_000]
+    assert list(curve["batch/loss"].steps) == list(range(1, 25_001))
+    assert [event["data"] for event in scout.record.events] == [{"key": "broken"}]
+    assert max(len(entry["points"]) for entry, _ in read(job.folder.journal) if entry["kind"] == "carried") <= 10_000
+    job.release()

@@ -166,3 +166,32 @@ def test_no_server(tmp_path: Path) -> None:
     assert job.finish() == 3
     assert job.state["pending"] > 0
     assert [folder.job_id for folder in waiting(tmp_path / "home")] == [job.folder.job_id]
+
+
+@pytest.mark.full
+def test_a_model_superseded_before_it_was_sent_makes_room_and_is_not_sent(database: Path, place: Path) -> None:
+    """During an outage checkpoints pile up on disk: only those that are still wanted stay, and are sent."""
+    job = Job(place / "spared", "http://127.0.0.1:9")
+    job.attempt(1)
+    folders = []
+    for step in (1, 2, 3):
+        folder = job.folder.path / "models" / f"m{step}"
+        (folder / "training_state").mkdir(parents=True)
+        (folder / "training_state" / "state.json").write_text("{}")
+        fields = {"name": "checkpoint", "attempt": 1, "step": step, "epoch": 0, "digest": "d", "folder": str(folder)}
+        job.append("model", local_id=f"m{step}", tags={}, metrics={}, delete_after_upload=True, **fields)
+        folders.append(folder)
+    job.start_sender(MLFLOW_RESILIENCE_SENDER_PATIENCE="0")
+    until(lambda: job.state.get("state") == "unreachable", what="the outage is said")
+    job.append("model_superseded", durable=True, local_id="m1")
+    until(lambda: not folders[0].exists(), 10, "what nobody wants any more makes room")
+    assert folders[1].is_dir() and folders[2].is_dir()
+    job.append("model_superseded", local_id="m2")
+    job.end()
+    assert job.finish() == 3
+    job.start_sender(MLFLOW_RESILIENCE_TRACKING_URI=f"sqlite:///{database}")
+    assert job.finish() == 0, job.log()
+    query = "select model_id from logged_models where source_run_id = ?"
+    assert len(tools.rows(database, query, job.run_id())) == 1
+    assert job.state["problems"] == []
+    assert not any(folder.exists() for folder in folders)

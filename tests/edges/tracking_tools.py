@@ -18,6 +18,7 @@ from typing import Any
 
 from mlflow_resilience.spool import process
 from mlflow_resilience.spool.folder import JobFolder
+from tests.edges import postgres
 
 ENVIRON = {
     **os.environ,
@@ -160,23 +161,28 @@ def start_owner(folder: JobFolder) -> subprocess.Popen[str]:
     return owner
 
 
-class Server:
-    """``mlflow server`` on the loopback, its database and artifacts in ``folder``."""
+#: Of SQLite a file, of PostgreSQL a URI.
+Database = Path | str
 
-    def __init__(self, folder: Path) -> None:
+
+class Server:
+    """``mlflow server`` on the loopback, its artifacts in ``folder``, and its database unless ``store`` is given."""
+
+    def __init__(self, folder: Path, store: str | None = None) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self.port}"
-        self.database = folder / "server.db"
+        self.database: Database = store or folder / "server.db"
+        self._store = store or f"sqlite:///{self.database}"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, wait: bool = True) -> None:
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port),
-                   "--workers", "1", "--backend-store-uri", f"sqlite:///{self.database}", "--artifacts-destination",
-                   str(self.folder / "artifacts")]  # fmt: skip
+                   "--workers", "1", "--backend-store-uri", self._store, "--serve-artifacts",
+                   "--artifacts-destination", str(self.folder / "artifacts")]  # fmt: skip
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -202,32 +208,34 @@ class Server:
         self.process.wait()
 
 
-def rows(database: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+def rows(database: Database, query: str, *values: Any) -> list[tuple[Any, ...]]:
     """Straight from the store's tables."""
+    if isinstance(database, str):
+        return postgres.rows(database, query, *values)
     # Writable: after a killed writer, the first reader has to roll its transaction back.
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True, timeout=30)) as connection:
         return connection.execute(query, values).fetchall()
 
 
-def steps(database: Path, run_id: str, key: str) -> list[int]:
+def steps(database: Database, run_id: str, key: str) -> list[int]:
     """All steps of a metric, doubled ones included."""
     query = "select step from metrics where run_uuid=? and key=? order by step"
     return [row[0] for row in rows(database, query, run_id, key)]
 
 
-def tags(database: Path, run_id: str) -> dict[str, str]:
+def tags(database: Database, run_id: str) -> dict[str, str]:
     return dict(rows(database, "select key, value from tags where run_uuid=?", run_id))
 
 
-def params(database: Path, run_id: str) -> dict[str, str]:
+def params(database: Database, run_id: str) -> dict[str, str]:
     return dict(rows(database, "select key, value from params where run_uuid=?", run_id))
 
 
-def status(database: Path, run_id: str) -> str:
+def status(database: Database, run_id: str) -> str:
     return str(rows(database, "select status from runs where run_uuid=?", run_id)[0][0])
 
 
-def children(database: Path, run_id: str) -> dict[int, str]:
+def children(database: Database, run_id: str) -> dict[int, str]:
     """Attempt number -> run id."""
     found = rows(database, "select run_uuid from tags where key='mlflow.parentRunId' and value=?", run_id)
     return {int(tags(database, row[0])["resilience.attempt"]): row[0] for row in found}
