@@ -80,7 +80,6 @@ MAY_IMPORT: dict[str, set[str]] = {
             *ROOT_PARTS,
             "training",
             "telemetry",
-            "diagnostics",
             "doctor",
             "testing",
             "supervisor",

@@ -31,7 +31,7 @@ class Progress:
     @property
     def pace(self) -> str:
         """``11 steps/s, 40 s left``, as far as that can be told."""
-        if not self.rate:
+        if not self.rate or self.step == self.total:
             return ""
         speed = f"{self.rate:.3g} steps/s"
         return speed if self.total is None else f"{speed}, {duration(max(0, self.total - self.step) / self.rate)} left"
@@ -108,7 +108,7 @@ class Narrator:
             progress.steps_per_epoch = step
         progress.epochs_done += 1
         progress.metrics = metrics
-        pace = f" ({progress.pace})" if progress.rate else ""
+        pace = f" ({progress.pace})" if progress.pace else ""
         return f"epoch {progress.numbered(progress.epochs_done)}, step {step}: {in_words(metrics)}{pace}"
 
     def _job(self, entry: Entry) -> list[str]:

@@ -138,6 +138,7 @@ def test_rate_and_time_left_are_those_of_the_last_minute() -> None:
     assert narrator.progress.pace == "2 steps/s, 8 min 00 s left"
     (line,) = narrator.lines(points(100, loss=0.5))
     assert line.startswith("epoch 1/10, step 100: loss 0.5 (5 steps/s, ")
+    assert narrator.lines(points(1000, loss=0.25)) == ["epoch 2/10, step 1000: loss 0.25"], "nothing is left"
     narrator.lines(attempt(2, step=50))
     assert narrator.progress.pace == "", "what was done before a roll-back tells nothing"
     for clock.now, step in ((30.0, 60), (40.0, 70)):
