@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import keras
 
 from mlflow_resilience import leaving, telemetry
 from mlflow_resilience.change_log import ChangeLog
+from mlflow_resilience.core.action import OlderCheckpoint
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import Position, describe
@@ -39,6 +41,7 @@ from mlflow_resilience.training import build, checkpoint, completed
 from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
 from mlflow_resilience.training.keeper import Keeper
+from mlflow_resilience.training.mending import asks
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.ports import Ports
 from mlflow_resilience.training.remembering import remembers
@@ -154,7 +157,21 @@ class _Parts:
         if job.marks is not None:
             job.marks.tell("restoring")
         writing = replace(job, journal=cast(Journal, self._journal))
-        return Resuming(writing, self.keeper, plan, resume, identity, self._turn).find()
+        while True:
+            try:
+                return Resuming(writing, self.keeper, plan, resume, identity, self._turn).find()
+            except (OSError, MemoryError) as error:
+                self._wait_for_storage(error)
+
+    def _wait_for_storage(self, error: Exception) -> None:
+        """A checkpoint could not be read, though it may be whole: wait, take an older one, or raise ``error``."""
+        fault = describe(error, phase="restore", position=self._plan.start)
+        decision = self.judge.judge(fault, Capabilities(in_place=True, checkpoint=True))
+        if decision.verdict != "continue":
+            raise error
+        time.sleep(decision.delay)
+        if asks(decision, OlderCheckpoint):
+            self.keeper.set_newest_aside()
 
     def ports(
         self, heart: Heartbeat, stop: StopRequests, found: TrainingState | None, faults: tuple[PlannedFault, ...]

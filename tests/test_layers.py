@@ -24,6 +24,7 @@ GROUND = {
     "parameters",
     "recipe",
     "summary",
+    "time_use",
     "undisturbed",
     "explain",
 }
@@ -62,7 +63,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recipes": set(),
     "startup": {"child"},
     "run_context": {"spool"},
-    "summary": {"spool"},
+    "summary": {"spool", "time_use"},
+    "time_use": {"spool"},
     "undisturbed": {"spool", "summary"},
     "explain": {"errors", "core", "recoveries"},
     **{part: GROUND for part in ("training", "tracking", "telemetry", "plots", "supervisor")},

@@ -12,6 +12,7 @@ from mlflow_resilience.spool.restarts import Restarts
 from mlflow_resilience.summary import clean, duration
 
 Entry = Mapping[str, Any]
+STARTING = "start"  # the phase of a heartbeat before a process trains
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Progress:
     attempt: int = 0
     step: int = 0
     epochs_done: int = 0
-    phase: str = "start"
+    phase: str = STARTING
     steps_per_epoch: int | None = None
     epochs: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -43,6 +44,8 @@ class Progress:
     @property
     def where(self) -> str:
         """``attempt 2, epoch 3/10``."""
+        if self.phase == STARTING and self.attempt:
+            return "starting again"
         parts = [f"attempt {self.attempt}"] if self.attempt > 1 else []
         if self.attempt:
             parts.append(f"epoch {self.numbered(self.epochs_done + 1)}")
@@ -72,14 +75,17 @@ class Narrator:
 
     def at(self, step: int, phase: str | None = None) -> None:
         """The job is at this step now."""
-        self.progress.step, self.progress.phase = step, phase or self.progress.phase
+        self.progress.phase = phase or self.progress.phase
+        if phase == STARTING:
+            return  # a new process has not found its step yet
+        self.progress.step = step
         self._pace.saw(step, self._clock())
         self.progress.rate = self._pace.rate
 
     def _attempt(self, entry: Entry) -> list[str]:
         self.progress.attempt = int(entry.get("attempt") or 0)
         self._pace.begin_anew()
-        self.at(int(entry.get("step") or 0))
+        self.at(int(entry.get("step") or 0), "step")
         self.progress.epochs_done = int(entry.get("epoch") or 0)
         if self.progress.attempt <= 1:
             return []

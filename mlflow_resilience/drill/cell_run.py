@@ -86,7 +86,9 @@ def run_cell(ground: Ground, cell: Cell, control: Facts) -> Result:
     found = _run(ground, folder, options, recipe=RECIPE, seconds=limit)
     after = facts.newest_checkpoint(folder / "home")
     apart = weights.distance(ground.reference, after) if found.digest not in ("", control.digest) else None
-    expected = Expected(cell.kinds if plan.strikes else (), plan.strikes, settings.permitted_steps(outline, cell))
+    expected = Expected(
+        cell.kinds if plan.strikes else (), plan.strikes, settings.permitted_steps(outline, cell), cell.stop
+    )
     verdict = judge(control, found, expected, apart)
     keeps = verdict.word in (*BAD, LOST_WORK)
     if not keeps:

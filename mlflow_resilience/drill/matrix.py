@@ -34,8 +34,9 @@ _AT: dict[str, tuple[str, ...]] = {
 KINDS = tuple(dict.fromkeys(kind for kinds in _AT.values() for kind in kinds))
 #: What the job is run without, to see that it repeats itself at all.
 CONTROL = "nothing@undisturbed"
-#: Recovery has nothing to try: the job is to stop.
+#: Recovery has nothing to try: the job is to stop. So does one with two unknown errors without a step between them.
 STOPS = frozenset({"bug", "environment"})
+_TWICE_UNKNOWN = ("raise", "recovery")
 _UNHEARD = {  # why the others of a kind are no cells
     "spike": "a jump is told from the losses of sixteen steps before it",
     "disk_full": "it meets the next write of a checkpoint, whenever it is arranged",
@@ -65,6 +66,13 @@ class Cell:
             return tuple(fault.kind for fault in fault_plan.parse(self.kind))
         first = {"resume": ("kill",), "recovery": ("raise",)}.get(self.phase, ())
         return (*first, self.kind)
+
+    @property
+    def stop(self) -> str:
+        """The basis on which the job is to stop for good; empty where it is to go on."""
+        if STOPS.intersection(self.kinds):
+            return "stop_class"
+        return "no_progress" if (self.kind, self.phase) == _TWICE_UNKNOWN else ""
 
 
 @dataclass(frozen=True, kw_only=True)

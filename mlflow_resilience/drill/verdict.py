@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mlflow_resilience.core.decision import BASES
 from mlflow_resilience.drill.facts import Curves, Facts, as_sequence
-from mlflow_resilience.drill.matrix import STOPS
 from mlflow_resilience.drill.running import KILLED, PREEMPTED
 from mlflow_resilience.spool.curve import same
 from mlflow_resilience.summary import count, one_line
@@ -25,7 +25,6 @@ WORDS = (IDENTICAL, STOPPED_RIGHTLY, CHANGED, LOST_WORK, SILENT_DIVERGENCE, HARD
 BAD = frozenset({SILENT_DIVERGENCE, HARD_FAIL})
 
 _FINISHED, _FAILED = 0, 1
-_TRYING_CANNOT_HELP = "stop_class"
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Expected:
     kinds: tuple[str, ...]
     strikes: int
     permitted_steps: int
+    stop: str = ""  # the basis on which the job is to stop for good, if it is
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Verdict:
 def judge(undisturbed: Facts, struck: Facts, expected: Expected, weights: float | None = None) -> Verdict:
     """The verdict on a cell. ``struck.changes`` is what the job declared; ``weights`` how far its weights are from the
     undisturbed ones, where both are at hand."""
-    if STOPS.intersection(expected.kinds) and struck.codes[-1:] == (_FAILED,):
+    if expected.stop and struck.codes[-1:] == (_FAILED,):
         return _stopped(struck, expected)
     wrong = _wrong(undisturbed, struck, expected)
     if wrong:
@@ -87,11 +87,11 @@ def _stopped(struck: Facts, expected: Expected) -> Verdict:
     wrong = [*_struck_too_little(struck, expected), *_left_behind(struck)]
     if struck.outcomes[-1:] != ("failed",):
         wrong.append(f"it failed, and is said to be {', '.join(struck.outcomes) or 'nothing'}")
-    if _TRYING_CANNOT_HELP not in struck.stops:
+    if expected.stop not in struck.stops:
         wrong.append(f"it stopped, because of {', '.join(struck.stops) or 'nothing that was written down'}")
     if wrong:
         return Verdict(HARD_FAIL, "; ".join(wrong))
-    return Verdict(STOPPED_RIGHTLY, f"{struck.classes[-1]}: trying again cannot help")
+    return Verdict(STOPPED_RIGHTLY, f"{struck.classes[-1]}: {BASES[expected.stop]}")
 
 
 def _wrong(undisturbed: Facts, struck: Facts, expected: Expected) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from mlflow_resilience.core.action import RetryStep, Wait
+from mlflow_resilience.core.action import OlderCheckpoint, RetryStep, Wait
 from mlflow_resilience.core.failure import Recovery, Rung
 from mlflow_resilience.core.fault import Fault
 from mlflow_resilience.core.text import words
@@ -40,7 +40,11 @@ RECOVERY = Recovery(
     failure_class="transient_io",
     domain="infrastructure",
     matches=matches,
-    ladder=(Rung((Wait(), RetryStep()), times=8),),
+    ladder=(
+        Rung((Wait(), RetryStep()), times=4),
+        Rung((OlderCheckpoint(),), times=2, when=lambda fault: fault.phase == "restore"),
+        Rung((Wait(), RetryStep()), times=4),
+    ),
     hint="Storage or network was out of reach for a while: is the file system mounted, the service up, a rate limit "
     "reached? A local copy of the data avoids it.",
 )

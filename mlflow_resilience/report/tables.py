@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mlflow_resilience import summary
+from mlflow_resilience import summary, time_use
 from mlflow_resilience.spool.record import JobRecord
 from mlflow_resilience.spool.restarts import PARTS
 from mlflow_resilience.summary import clean, one_line
@@ -32,8 +32,8 @@ def times(record: JobRecord) -> list[Row]:
     parts = summary.time_parts(record)
     total = sum(parts.values()) or 1.0
     return [
-        {"key": key, "name": summary.part_name(record, key), "seconds": parts[key], "share": 100 * parts[key] / total}
-        for key in summary.TIMES
+        {"key": key, "name": time_use.part_name(record, key), "seconds": parts[key], "share": 100 * parts[key] / total}
+        for key in time_use.TIMES
         if key in parts
     ]
 

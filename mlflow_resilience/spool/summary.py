@@ -56,9 +56,9 @@ def description_markdown(record: JobRecord, result: str = "") -> str:
         classes = ", ".join(dict.fromkeys(fault.failure_class for fault in in_place))
         lines += ["", f"Handled in place: {len(in_place)} ({classes})"]
         lines += ["", *(f"- {decision_line(each) or fault_line(each)}" for each in in_place[-5:])]
-    if record.semantic_changes:
+    if record.semantic_changes and not result:
         lines += ["", "Changed in the result: " + semantic_changes_line(record)]
-    if record.reproducible is not None and not record.reproducible.get("value", True):
+    if record.reproducible is not None and not record.reproducible.get("value", True) and not result:
         lines += ["", f"Not reproducible: {record.reproducible.get('reason', '')}"]
     return "\n".join(lines)
 

@@ -52,7 +52,7 @@ class Attempt:
         self.at_boundary = True  # whether `capture` would give a state that training can go on from
         self._fit = fit
         self.model = plan.model
-        self.position = plan.start
+        self.position = plan.start if plan.resume is None else Position(**plan.resume.meta["position"])
         self.logs: dict[str, float] = {}
         self.phase: Phase = "start"
         self._meta = plan.resume.meta if plan.resume is not None else None
@@ -266,6 +266,7 @@ class Attempt:
         resume, meta = self.plan.resume, self._meta
         assert resume is not None and meta is not None
         mid_epoch = meta["position"]["step"] > 0
+        self.enter("restore")
         with self.watch.restoring(meta):
             # Between epochs Keras has reset the metrics already, and that is right.
             state.restore(self.model, resume.tensors, state.GROUPS if mid_epoch else state.LASTING)
@@ -282,6 +283,7 @@ class Attempt:
         self.stand()
         self._meta = None
         self.plan.resume = None
+        self.enter("start")  # what the user's callbacks do next is no restoring
 
 
 def _between(position: DataPosition) -> DataPosition:

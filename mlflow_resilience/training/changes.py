@@ -16,6 +16,9 @@ def in_words(model: keras.Model, before: Settings, after: Settings, step: int) -
         effect = f"the result changes, since {reason}" if reason else "equal but for rounding"
         how = f"in {after.accumulation} pieces" if after.accumulation > 1 else "whole again"
         lines.append(f"batches trained {how} from step {step + 1}: {effect}")
+    if after.validation_pieces != before.validation_pieces:
+        how = f"in {after.validation_pieces} pieces" if after.validation_pieces > 1 else "whole again"
+        lines.append(f"validation batches {how} from step {step + 1}: their figures are equal but for rounding")
     if after.learning_rate_scale != before.learning_rate_scale:
         lines.append(f"learning rate times {after.learning_rate_scale:g} from step {step + 1}")
     left_out = sorted(set(after.skipped_batches) - set(before.skipped_batches))

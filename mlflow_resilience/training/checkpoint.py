@@ -6,6 +6,7 @@ synchronised; ``state.json`` carries a digest of every tensor and is the complet
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ _PIECE = 1 << 20  # bytes that are digested or written at once
 #: What tensors are digested with. It has to find damage, at the speed of memory; format 1 had SHA-256.
 ALGORITHM = "xxh3_128"
 _DIGESTS: dict[str, Callable[[], Any]] = {"sha256": hashlib.sha256, ALGORITHM: xxhash.xxh3_128}
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _WRITING, _REPLACED = ".writing-", ".replaced-"
 
 
@@ -86,11 +88,17 @@ def write(folder: Path, state: TrainingState, done: Callable[[float], None] = _u
 
 
 def read(path: Path) -> TrainingState:
-    """Read a checkpoint and check every tensor. Raises CheckpointError when anything is missing or damaged."""
+    """Read a checkpoint and check every tensor.
+
+    Raises CheckpointError when anything is missing or damaged; OSError and MemoryError where it may be whole, and only
+    the reading failed.
+    """
     meta = _read_meta(path)
     try:
         arrays = tensor_file.read((path / _TENSORS).read_bytes())
     except Exception as error:
+        if _may_be_whole(error):
+            raise
         raise CheckpointError(f"{path / _TENSORS} cannot be read ({error})") from error
     for name, wanted in meta["digests"].items():
         if name not in arrays or _digest(arrays[name], algorithm=meta.get("algorithm", "sha256")) != wanted:
@@ -218,9 +226,14 @@ def _read_meta(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path} is digested by {meta['algorithm']!r}, which this version does not know")
         return meta
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, CheckpointError):
+        if isinstance(error, CheckpointError) or _may_be_whole(error):
             raise
         raise CheckpointError(f"{path / _STATE} cannot be read ({error})") from error
+
+
+def _may_be_whole(error: Exception) -> bool:
+    """Whether it says more about storage or memory than about the checkpoint."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno not in _MISSING)
 
 
 def _digest(array: np.ndarray, tell: Callable[[int], None] = _unheard, algorithm: str = ALGORITHM) -> str:

@@ -44,7 +44,7 @@ def find(folder: Path, plan: Plan) -> TrainingState | None:
     for path in reversed(paths(folder)):
         try:
             found = checkpoint.read(path)
-        except CheckpointError:
+        except (CheckpointError, OSError):
             continue  # it is trained to its end again, from its last checkpoint
         if found.meta["epochs"] == plan.epochs:
             return found

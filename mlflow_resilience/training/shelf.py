@@ -86,7 +86,7 @@ class Shelf:
                 position, metrics = checkpoint.summary(path)
                 score = metrics.get("val_loss", metrics.get("loss")) if position.step == 0 else None
                 self._known[path] = Kept(name=str(path), position=position, score=score)
-            except CheckpointError:
+            except (CheckpointError, OSError):
                 return Kept(name=str(path), position=checkpoint.named_position(path), intact=False)
         return self._known[path]
 

@@ -90,6 +90,7 @@ class KerasTrainer:
         self._attempt = Attempt(plan, settings, self, self._fit, self._callbacks, held=held)
         self._ports.keeper.restart(self._position)
         self._growth.disturbed(self._position.global_step)
+        self._enter("start", self._position)
         try:
             history = self._attempt.run()
         finally:

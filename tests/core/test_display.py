@@ -146,6 +146,18 @@ def test_rate_and_time_left_are_those_of_the_last_minute() -> None:
     assert narrator.progress.rate == 1.0
 
 
+def test_a_new_process_does_not_begin_at_nothing() -> None:
+    """Until it trains, what was reached stays, and the line says what is going on."""
+    narrator = Narrator(Clock())
+    assert narrator.progress.where == "start"
+    narrator.lines(attempt(1))
+    narrator.at(54, "step")
+    narrator.at(0, "start")
+    assert (narrator.progress.where, narrator.progress.step) == ("starting again", 54)
+    narrator.lines(attempt(2, step=45))
+    assert (narrator.progress.where, narrator.progress.step) == ("attempt 2, epoch 1", 45)
+
+
 def test_an_epoch_without_a_length_has_a_rate_and_no_time_left() -> None:
     clock = Clock()
     narrator = Narrator(clock)
@@ -159,7 +171,7 @@ def test_a_long_silence_is_broken_by_a_line_where_there_is_no_terminal() -> None
     """Once a minute, as long as the job gets further; a program that reads JSON is left alone."""
     clock, stream = Clock(), io.StringIO()
     screen = PlainScreen(stream, clock)
-    told = Progress(attempt=2, step=1200, epochs_done=2, steps_per_epoch=450, epochs=10, rate=12.0)
+    told = Progress(attempt=2, phase="step", step=1200, epochs_done=2, steps_per_epoch=450, epochs=10, rate=12.0)
     screen.progress(told)
     assert stream.getvalue() == ""
     clock.now = QUIET_SECONDS

@@ -13,6 +13,7 @@ import pytest
 
 from mlflow_resilience import summary
 from mlflow_resilience.spool.record import JobRecord
+from mlflow_resilience.spool.summary import description_markdown
 
 _spec = importlib.util.spec_from_file_location("example_job", Path(__file__).with_name("example_job.py"))
 assert _spec and _spec.loader
@@ -196,3 +197,11 @@ def test_standard_library_alone() -> None:
         "assert not {'numpy', 'matplotlib', 'jinja2', 'psutil', 'mlflow', 'tensorflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_description_says_once_whether_the_result_is_good_and_what_was_handled_in_place() -> None:
+    record = example.record()
+    text = description_markdown(record, summary.verdict(record).sentence)
+    assert "Result: Recovery changed the result: learning rate halved from step 150; 1 record left out" in text
+    assert text.count("learning rate halved") == 1
+    assert "Handled in place: 1 (bad_data)\n\n- find and leave out the bad records, train the rest" in text

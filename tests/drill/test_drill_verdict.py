@@ -101,12 +101,14 @@ def test_a_supervisor_that_was_killed_is_started_again_by_whoever_did_it() -> No
 
 
 def test_what_cannot_be_helped_is_stopped_rightly_only_for_that_reason() -> None:
-    bug = Expected(("bug",), 1, 20)
+    bug = Expected(("bug",), 1, 20, "stop_class")
     stopped = {"codes": (1,), "outcomes": ("failed",), "classes": ("programming_error",), "digest": ""}
     assert word(bug, **stopped, stops=("stop_class",)) == STOPPED_RIGHTLY
     assert word(bug, **stopped, stops=("ladder_spent",)) == HARD_FAIL
     assert word(bug, **stopped, stops=("stop_class",), running=("job",)) == HARD_FAIL
     assert word(bug, **stopped, stops=("stop_class",), struck=()) == HARD_FAIL
+    twice = Expected(("raise", "raise"), 2, 20, "no_progress")
+    assert word(twice, **stopped, stops=("no_progress",), struck=("raise", "raise")) == STOPPED_RIGHTLY
     assert word(bug) == IDENTICAL  # it struck where nothing depended on it
 
 

@@ -152,6 +152,15 @@ def test_bad_input_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_wrong_id_to_resume_is_refused_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert call(["train", "--resume", "deadbeef"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("mlflow-resilience: there is no run or job deadbeef to resume from")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_run_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["report", "a" * 32]) == 2
     assert "and no such run in MLflow" in capsys.readouterr().err

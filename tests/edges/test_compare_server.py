@@ -177,8 +177,10 @@ def test_the_run_has_its_description_on_top_and_previews_of_report_and_plots(pag
     frame.get_by_role("heading", name="Recovered: finished in 2 attempts after 1 fault").wait_for()
     assert frame.get_by_text("Is the result still good?").is_visible()
     keep(page, "ui-report", whole=False)
-    page.goto(f"{run}/artifacts/resilience/plots/training_curves.png")
-    page.wait_for_function("[...document.images].some(each => each.naturalWidth > 400 && each.src.startsWith('blob:'))")
+    page.get_by_text("plots", exact=True).click()
+    page.get_by_text("training_curves.png", exact=True).click()
+    page.wait_for_function("[...document.images].some(each => each.naturalWidth > 400)")
+    keep(page, "ui-plot", whole=False)
 
 
 def test_the_attempt_has_its_exception(page: Any, told: Any) -> None:
