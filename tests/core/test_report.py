@@ -194,6 +194,7 @@ def test_a_job_that_went_through_very_much_stays_small_and_quick() -> None:
     assert "it is in the run's artifacts" in page.text
 
 
+@pytest.mark.full
 def test_twenty_attempts_of_ten_thousand_steps_stay_below_a_megabyte() -> None:
     """Each with its points, its fault and its checkpoints, drawn wide and narrow."""
     record = JobRecord()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 
 from mlflow_resilience.cli.main import call
@@ -26,6 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(None)  # what a test before this one has left in the process
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
     monkeypatch.setenv("MLFLOW_RESILIENCE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,7 +16,6 @@ from mlflow_resilience.core.failure import FAILURE_CLASSES
 from mlflow_resilience.fault_plan import KINDS
 from tests.edges.main_job import Ended, run, train
 
-SEED = int(os.environ.get("MATRIX_SEED", "20261130"))
 EPOCHS, STEP, POINT = "6", 100, 0.01
 
 pytestmark = pytest.mark.timeout(400)
@@ -62,8 +59,6 @@ CASES = {
 #: Nothing that training meets: a server that is out of reach, and data that comes late.
 BESIDE = ("tracking_down", "slow_data")
 
-SAMPLE = random.Random(SEED).choice(sorted(CASES))
-
 Jobs = Callable[[str], Ended]
 
 
@@ -94,10 +89,6 @@ def notices(ended: Ended) -> list[str]:
     return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _sampled(names: Any) -> list[Any]:
-    return [pytest.param(name, marks=[] if name == SAMPLE else [pytest.mark.full]) for name in names]
-
-
 def events(ended: Ended, **fields: Any) -> list[dict[str, Any]]:
     """What the job run's `events.jsonl` holds with these fields."""
     (job, *_) = reversed(ended.jobs())
@@ -121,7 +112,8 @@ def test_every_class_and_every_fault_has_its_job() -> None:
     assert {*CASES, *BESIDE} == set(KINDS)
 
 
-@pytest.mark.parametrize("fault", _sampled(CASES))
+@pytest.mark.full
+@pytest.mark.parametrize("fault", CASES)
 def test_it_ends_as_its_ladder_says_and_mlflow_has_event_decision_and_basis(jobs: Jobs, fault: str) -> None:
     ended, case = jobs(fault), CASES[fault]
     assert ended.code == case.code, ended.output

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import mlflow
 import pytest
 
 from mlflow_resilience import report
@@ -141,6 +142,7 @@ def test_report_and_compare_are_called_as_the_guide_has_it(
     monkeypatch.delenv("MLFLOW_RUN_ID", raising=False)
     monkeypatch.setenv("MLFLOW_RESILIENCE_HOME", str(tmp_path / "home"))
     store = Store(tmp_path / "store", "digits")
+    mlflow.set_tracking_uri(None)  # what a test before this one has left in the process
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
     runs = [store.job("one"), store.job("two", "recovered", faults=1)]
     folder = local_job(tmp_path / "home")
@@ -154,6 +156,7 @@ def test_report_and_compare_are_called_as_the_guide_has_it(
     assert call(shlex.split(whole)[1:]) == 0
     assert "two" in capsys.readouterr().out
     store.close()
+    mlflow.set_tracking_uri(None)
 
 
 def test_the_guide_to_the_report_names_what_is_on_the_page() -> None:

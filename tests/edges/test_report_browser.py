@@ -30,7 +30,12 @@ assert _spec and _spec.loader
 example = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(example)
 
-SIZES = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+SIZES = [
+    (1280, "light"),
+    (400, "dark"),
+    pytest.param(1280, "dark", marks=pytest.mark.full),
+    pytest.param(400, "light", marks=pytest.mark.full),
+]
 
 
 @pytest.fixture(scope="module")

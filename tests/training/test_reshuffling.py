@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from tests.training import children
 from tests.training.killing import POINTS, WAYS, Kill
 
 CELLS = [(point, way) for point in POINTS for way in WAYS]
-SAMPLE = random.Random(int(os.environ.get("MATRIX_SEED", "20261130"))).sample(CELLS, 1)
 
 
 def test_each_epoch_has_an_order_of_its_own_that_the_seed_repeats(tmp_path: Path) -> None:
@@ -40,9 +37,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return children.facts(folder)
 
 
-@pytest.mark.parametrize(
-    ("point", "way"), [pytest.param(*cell, marks=[] if cell in SAMPLE else [pytest.mark.full]) for cell in CELLS]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("point", "way"), CELLS)
 def test_killed_at_any_moment_it_ends_as_undisturbed(tmp_path: Path, undisturbed: Any, point: str, way: str) -> None:
     """Weights, optimiser and history, bit for bit."""
     for _ in range(3):

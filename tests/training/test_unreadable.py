@@ -20,7 +20,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return trained(tmp_path_factory.mktemp("undisturbed"), "undisturbed")["outcome"]
 
 
-@pytest.mark.parametrize(("kind", "failure_class"), [("storage", "transient_io"), ("memory", "host_oom")])
+@pytest.mark.parametrize(
+    ("kind", "failure_class"),
+    [("storage", "transient_io"), pytest.param("memory", "host_oom", marks=pytest.mark.full)],
+)
 def test_storage_that_fails_while_going_back_costs_no_checkpoint(
     tmp_path: Path, undisturbed: Any, kind: str, failure_class: str
 ) -> None:
