@@ -54,6 +54,7 @@ def test_a_scan_names_every_record_that_cannot_be_read(tmp_path: Path) -> None:
     assert [check for _, check, _ in facts["py dataset"] if check == "unreadable"] == []
 
 
+@pytest.mark.full
 def test_a_training_is_looked_at_as_its_batches_pass(tmp_path: Path) -> None:
     """What is wrong becomes an event; nothing is read ahead, so that a short training says nothing; no bit changes."""
     assert children.run("tests.doctor.examined:passing", tmp_path) == 0, children.output(tmp_path)

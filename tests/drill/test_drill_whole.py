@@ -59,6 +59,7 @@ def drill(folder: Path, *options: str, timeout: float = 600) -> Drilled:
     return Drilled(ended.code, ended.output, folder)
 
 
+@pytest.mark.full
 def test_a_piece_of_the_state_that_is_left_out_turns_the_verdict(tmp_path: Path) -> None:
     """The twin of every drill: it can tell, in all that it writes."""
     ended = drill(tmp_path, FORGETFUL, "--only", "raise@mid_epoch", "--epochs", "2", "--no-log")

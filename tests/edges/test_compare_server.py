@@ -167,6 +167,7 @@ def test_the_compare_page_has_both_runs_and_a_metric_both_curves(page: Any, told
     keep(page, "ui-compare", whole=False)
 
 
+@pytest.mark.full
 def test_the_run_has_its_description_on_top_and_previews_of_report_and_plots(page: Any, told: Any) -> None:
     server, experiment, runs = told
     run = f"{server}/#/experiments/{experiment}/runs/{runs['the recovered one']}"

@@ -99,6 +99,7 @@ def test_a_bug_stops_after_one_attempt_with_a_hint(tmp_path: Path) -> None:
     assert attempt.data.tags["resilience.hint"] in job.data.tags["mlflow.note.content"]
 
 
+@pytest.mark.full
 def test_a_preempted_job_goes_on_with_the_same_command(tmp_path: Path) -> None:
     first = train(tmp_path, "--epochs", "2", "--fault", "term@60")
     assert first.code == 75, first.output

@@ -219,6 +219,7 @@ def test_from_the_logged_model_alone(uri: str, tmp_path: Path) -> None:
     assert kinds.count("carried") == 1
 
 
+@pytest.mark.full
 def test_going_on_in_the_same_run(uri: str, tmp_path: Path) -> None:
     """The caller names the run of the job before: its own earlier words do not pass for a living job's, its curve is
     not doubled."""

@@ -145,6 +145,7 @@ def test_the_jobs_folder_is_removed(database: Path, place: Path) -> None:
     job.journal.close()
 
 
+@pytest.mark.full
 def test_one_sender_a_job(database: Path, place: Path) -> None:
     """A second one leaves at once, with a code that says so."""
     job = Job(place / "single", f"sqlite:///{database}")

@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 from mlflow_resilience.training import attempt, callback_state, randomness, state
+from mlflow_resilience.training.batches import Feed
 from mlflow_resilience.training.data_position import DataPosition
 
 
@@ -28,15 +29,12 @@ def _place(name: str) -> str:
 
 
 def _data_position() -> Any:
-    feed = attempt._feed
+    def forgetful(*given: Any, start: DataPosition | None = None, **more: Any) -> Feed:
+        if more["training"] and start is not None:
+            start = DataPosition(iterators=1, step=start.step)
+        return Feed(*given, start=start, **more)
 
-    def forgetful(arguments: Any, training: bool, *rest: Any) -> Any:
-        made = feed(arguments, training, *rest)
-        if training and made.start is not None:
-            made.start = DataPosition(iterators=1, step=made.start.step)
-        return made
-
-    return mock.patch.object(attempt, "_feed", forgetful)
+    return mock.patch.object(attempt, "Feed", forgetful)
 
 
 def _random() -> Any:

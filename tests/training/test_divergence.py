@@ -58,6 +58,7 @@ def test_gradients_of_every_kind_are_measured(tmp_path: Path) -> None:
     are_measured(trained(tmp_path, "measured", kinds=FULL))
 
 
+@pytest.mark.full
 def test_an_infinite_gradient_under_a_finite_loss_is_divergence(tmp_path: Path) -> None:
     """The update that it made is undone and its batch left out. Where each value is clipped it is made finite: then
     the training is as its user wanted it."""
@@ -112,6 +113,7 @@ def test_roll_backs_leave_the_history_as_it_was(spiked: tuple[Path, Any], tmp_pa
     assert [fault["failure_class"] for fault in of(tmp_path, "fault")] == ["unknown", "divergence"]
 
 
+@pytest.mark.full
 def test_clean_trainings_raise_no_alarm(tmp_path: Path) -> None:
     """Three seeds of one model; twenty of each in the full tier."""
     assert trained(tmp_path, "calm", seeds=[1, 2, 3], kinds=["hasty"])["faults"] == 0

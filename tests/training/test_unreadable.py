@@ -53,6 +53,7 @@ def test_storage_that_fails_at_the_start_of_a_process_is_waited_for(tmp_path: Pa
     assert told["outcome"] == undisturbed
 
 
+@pytest.mark.full
 def test_user_code_that_fails_while_going_back_is_judged_as_such(tmp_path: Path) -> None:
     """It says nothing against the checkpoint: two of its class without a step between them stop the job."""
     told = trained(tmp_path, "user_code")
