@@ -14,6 +14,12 @@ from keras.src.utils.naming import to_snake_case
 
 from mlflow_resilience.doctor.facts import Column, Expected, Head, Shape, Split
 
+#: Losses that are functions, and take probabilities unless they are told otherwise.
+_OF_PROBABILITIES = (
+    keras.losses.binary_crossentropy,
+    keras.losses.categorical_crossentropy,
+    keras.losses.sparse_categorical_crossentropy,
+)
 _MOST = 4096  # records of arrays that are looked at, spread over all
 
 
@@ -106,8 +112,8 @@ def _head(name: str | None, output: Any, loss: Any) -> Head:
         name=name or layer.name,
         shape=_record_shape(output.shape),
         activation=named,
-        loss=to_snake_case(type(loss).__name__ if isinstance(loss, keras.losses.Loss) else loss.__name__),
-        from_logits=getattr(loss, "from_logits", False if not isinstance(loss, keras.losses.Loss) else None),
+        loss=to_snake_case(getattr(loss, "__name__", type(loss).__name__)),
+        from_logits=False if loss in _OF_PROBABILITIES else getattr(loss, "from_logits", None),
     )
 
 

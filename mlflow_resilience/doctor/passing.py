@@ -34,7 +34,11 @@ class Passing:
 
         def look(step: int, batch: Any) -> Any:
             if not self._done:
-                self._look(step, batch)
+                try:
+                    self._look(step, batch)
+                except Exception as error:  # whatever a user's data and losses are: training is not to suffer from it
+                    self._seen, self._done = [], True
+                    self._tell(step, _not_looked_at(error))
             return before(step, batch)
 
         return look
@@ -52,6 +56,15 @@ class Passing:
         split = looking.of_batches(seen, "training", None, _BATCHES + 1)
         for finding in _findings(split, looking.expected_by(self._model)):
             self._tell(step, finding)
+
+
+def _not_looked_at(error: Exception) -> Finding:
+    return Finding(
+        severity="note",
+        check="not_looked_at",
+        text=f"the first batches could not be examined ({type(error).__name__}: {error})",
+        remedy="`mlflow-resilience doctor` on a recipe says more",
+    )
 
 
 def _findings(split: Split, expected: Expected) -> Iterator[Finding]:

@@ -49,4 +49,4 @@ def can_be_chosen_from(inputs: Any) -> bool:
 
 
 def _choose(records: tf.Tensor, data: Any) -> Any:
-    return keras.tree.map_structure(lambda each: tf.gather(each, records), data)
+    return keras.tree.map_structure(lambda each: None if each is None else tf.gather(each, records), data)

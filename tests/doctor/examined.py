@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from mlflow_resilience.doctor import passing as passing_by
 from mlflow_resilience.doctor import tracing
 from mlflow_resilience.doctor.examination import Extent, examine
 from mlflow_resilience.parameters import Parameters
@@ -107,6 +109,14 @@ def _measured(width: int, depth: int, batch: int) -> dict[str, Any]:
     return {"told_mb": told.step / 1e6, "measured_mb": use.extra_mb}
 
 
+def _own_loss(y: Any, found: Any, factor: float) -> Any:
+    return factor * tf.reduce_mean(tf.square(found - tf.cast(y, tf.float32)[:, None]))
+
+
+def _broken(model: Any) -> Any:
+    raise AttributeError("a model like no other")
+
+
 def passing(folder: Path) -> dict[str, list[str]]:
     """What is said of trainings whose batches pass, and whether they are those of plain `fit`."""
     x, y, _ = pieces.arrays()
@@ -115,10 +125,21 @@ def passing(folder: Path) -> dict[str, list[str]]:
         "healthy": {"x": x, "y": y},
         "large": {"x": 300 * x, "y": y},
         "short": {"x": x[:24], "y": y[:24]},
+        "loss of one's own": {"x": x, "y": y},
+        "squared": {"x": x, "y": y.astype("float32")[:, None] * np.ones(3, "float32")},
+        "broken look": {"x": x, "y": y},
     }.items():
         place = folder / name
         place.mkdir()
         plain, ours = pieces.made(), pieces.made()
+        if name == "loss of one's own":
+            for model in (plain, ours):
+                model.compile("adam", functools.partial(_own_loss, factor=2.0))
+        if name == "squared":
+            for model in (plain, ours):
+                model.compile("adam", "mse")
+        if name == "broken look":
+            passing_by.looking.expected_by = _broken
         plain.fit(**call, batch_size=8, verbose=0)
         pieces.fit(place, ours, {**call, "batch_size": 8, "verbose": 0})
         assert pieces.weights(plain) == pieces.weights(ours)
