@@ -115,7 +115,7 @@ def run_fit(
             sizes.offer()
         ports = parts.ports(heart, stop, found, faults)
         trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
-        stop.stuck = lambda signal: leaving.from_outside(job, trainer, parts.judge, signal)
+        stop.stuck = lambda signal: leaving.from_outside(job, trainer, parts.judge, signal, parts.listeners.close)
         try:
             result = _train(job, trainer, parts.judge)
         finally:
@@ -157,13 +157,14 @@ class _Parts:
         if job.marks is not None:
             job.marks.tell("restoring")
         writing = replace(job, journal=cast(Journal, self._journal))
+        resuming = Resuming(writing, self.keeper, plan, resume, identity, self._turn)
         while True:
             try:
-                return Resuming(writing, self.keeper, plan, resume, identity, self._turn).find()
+                return resuming.find()
             except (OSError, MemoryError) as error:
-                self._wait_for_storage(error)
+                self._wait_for_storage(resuming, error)
 
-    def _wait_for_storage(self, error: Exception) -> None:
+    def _wait_for_storage(self, resuming: Resuming, error: Exception) -> None:
         """A checkpoint could not be read, though it may be whole: wait, take an older one, or raise ``error``."""
         fault = describe(error, phase="restore", position=self._plan.start)
         decision = self.judge.judge(fault, Capabilities(in_place=True, checkpoint=True))
@@ -171,7 +172,7 @@ class _Parts:
             raise error
         time.sleep(decision.delay)
         if asks(decision, OlderCheckpoint):
-            self.keeper.set_newest_aside()
+            resuming.take_older()
 
     def ports(
         self, heart: Heartbeat, stop: StopRequests, found: TrainingState | None, faults: tuple[PlannedFault, ...]

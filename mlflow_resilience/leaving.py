@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlflow_resilience.errors import Preempted
@@ -18,9 +19,10 @@ PREEMPTED = 75
 _GRACE_SECONDS = 30.0  # where the job does not say
 
 
-def from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: str) -> None:
+def from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: str, wait: Callable[[], object]) -> None:
     """Training stands still while it waits for data, or traces the first step of a process that is there for it alone:
-    save the last boundary from here, where that is not on disk, and end the process."""
+    save the last boundary from here, where that is not on disk, ``wait`` for whoever is being told, and end the
+    process."""
     trainer.gate.acquire()  # and held: no step may begin while its state is taken, nor after
     if not trainer.stands_at_boundary and not (job.supervised and trainer.has_done_nothing):
         trainer.gate.release()
@@ -30,6 +32,7 @@ def from_outside(job: Job, trainer: KerasTrainer, judge: Judge, signal: str) -> 
         trainer.save_and_leave()
     except Exception:  # the last checkpoint stands; to stay here would leave training waiting for good
         traceback.print_exc()
+    wait()
     if not job.supervised:
         end = {"outcome": "preempted", "exit_code": PREEMPTED, "text": decision.text}
         job.journal.append("job_ended", durable=True, owner_gone=True, **end)

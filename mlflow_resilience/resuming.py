@@ -12,6 +12,7 @@ from mlflow_resilience.errors import CheckpointError, UsageError
 from mlflow_resilience.fits import Turn
 from mlflow_resilience.job import Job
 from mlflow_resilience.spool import atomic
+from mlflow_resilience.spool.journal import read
 from mlflow_resilience.training import checkpoint, completed
 from mlflow_resilience.training.identity import resume_key
 from mlflow_resilience.training.keeper import Keeper
@@ -21,6 +22,7 @@ from mlflow_resilience.training.state import TrainingState, check, optimizers
 _ANSWER_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
 _FIRST = Turn()
+_STARTED = "start"  # the event of a job that goes on with no other
 
 
 class NothingToDo(Exception):
@@ -35,12 +37,24 @@ class Resuming:
     ) -> None:
         self._job, self._keeper, self._plan = job, keeper, plan
         self._resume, self._identity, self._turn = resume, identity, turn
+        self._reading: Path | None = None  # of an earlier job
+        self._left_out: set[Path] = set()
+
+    def take_older(self) -> None:
+        """The newest checkpoint cannot be read, and is not waited for any longer: `find` is to take the one before."""
+        if self._reading is None:
+            self._keeper.set_newest_aside()
+            return
+        self._left_out.add(self._reading)  # another job's stays where it is
+        self._say(f"checkpoint {self._reading.name} of the earlier job cannot be read", "checkpoint_unreadable")
 
     def find(self) -> TrainingState | None:
         """The state to go on from; None for a fresh start.
 
-        Raises UsageError when a job that was named cannot be gone on with, NothingToDo when it has finished.
+        Raises UsageError when a job that was named cannot be gone on with, NothingToDo when it has finished; OSError or
+        MemoryError where a checkpoint cannot be read just now.
         """
+        self._reading = None
         own = self._keeper.newest()
         if own is not None:
             self._refuse_another_model(own)
@@ -49,7 +63,7 @@ class Resuming:
             return None
         key = resume_key(self._plan.model, self._plan.training, self._plan.validation, **self._identity)
         self._job.journal.append("tags", run="job", tags={"resilience.resume_key": key})
-        if self._resume == "never" or self._job.log().attempt > 0:
+        if self._resume == "never" or self._has_begun_afresh():
             return None
         answer = self._ask(key)
         if answer.get("refused"):
@@ -85,6 +99,9 @@ class Resuming:
         """Make the newest intact checkpoint of the earlier job the first of this one."""
         source = Path(answer["checkpoint_folder"])
         for path in reversed(checkpoint.complete(source)):
+            if path in self._left_out:
+                continue
+            self._reading = path
             try:
                 state = checkpoint.read(path)
             except CheckpointError as error:
@@ -95,11 +112,17 @@ class Resuming:
                 self._say("starting at step 0: what is left of the earlier job is of a later fit, and not of the first")
                 return None
             checkpoint.adopt(path, self._job.folder.checkpoints)
-            self._tell_other_parameters(answer.get("params") or {}, state.meta["position"]["global_step"])
-            text = str(answer.get("text") or f"going on from step {state.meta['position']['global_step']}")
+            step = int(state.meta["position"]["global_step"])
+            self._tell_other_parameters(answer.get("params") or {}, step)
+            text = str(answer.get("text") or f"going on from step {step}")
+            text += (
+                f"; from step {step}, since what is later cannot be read"
+                if step < (answer.get("from_step") or 0)
+                else ""
+            )
             later = self._take_over_later_fits(source)
             text += "" if later is None else f"; its complete fits are passed by, on to step {later}"
-            step = state.meta["position"]["global_step"] if later is None else later
+            step = step if later is None else later
             self._job.journal.append(
                 "resumed",
                 durable=True,
@@ -112,7 +135,7 @@ class Resuming:
             for changed, what in state.meta.get("changes", ()):  # by the earlier job: it is in the weights
                 self._job.journal.append("semantic_change", step=min(int(changed), step), text=str(what))
             return state
-        self._say("starting at step 0: no checkpoint of the earlier job is intact")
+        self._say("starting at step 0: no checkpoint of the earlier job can be read")
         return None
 
     def _take_over_later_fits(self, source: Path) -> int | None:
@@ -155,5 +178,12 @@ class Resuming:
         except CheckpointError as error:
             raise UsageError(f"resume={self._resume}: {error}") from error
 
-    def _say(self, text: str, name: str = "start") -> None:
+    def _has_begun_afresh(self) -> bool:
+        """Whether an earlier process of the job has settled that it goes on with no other: faults before that, of
+        this process or of an earlier one, do not settle it."""
+        self._job.journal.flush()
+        entries = (entry for entry, _ in read(self._job.folder.journal))
+        return any(entry.get("kind") == "event" and entry.get("name") == _STARTED for entry in entries)
+
+    def _say(self, text: str, name: str = _STARTED) -> None:
         self._job.journal.append("event", name=name, attempt=0, step=0, text=text, data={})

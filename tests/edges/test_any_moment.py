@@ -111,6 +111,22 @@ def stopped(running: Running, number: int) -> float:
 
 
 @pytest.mark.full
+def test_struck_before_it_has_gone_on_with_the_job_before_it_still_does(tmp_path: Path, undisturbed: str) -> None:
+    """A death at the start settles nothing: the next process asks again where to go on."""
+    first = Running(tmp_path)
+    first.at("step")
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end() == PREEMPTED, (tmp_path / "output.txt").read_text()
+    second = Running(tmp_path)
+    os.kill(second.at("start"), signal.SIGKILL)
+    assert second.end() == 0, (tmp_path / "output.txt").read_text()
+    assert final_digest(tmp_path) == undisturbed
+    (resumed,) = second.entries("resumed")
+    assert resumed["from_step"] > 0
+    assert all(attempt["step"] >= resumed["from_step"] for attempt in second.entries("attempt")[1:])
+
+
+@pytest.mark.full
 def test_stopped_in_a_first_step_without_an_end_it_leaves_at_once(tmp_path: Path, undisturbed: str) -> None:
     running = Running(tmp_path, "--fault", "hang@1")
     assert eventually(lambda: any(entry["name"] == "fault_on_purpose" for entry in running.entries("event")))

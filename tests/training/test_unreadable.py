@@ -54,6 +54,20 @@ def test_storage_that_fails_at_the_start_of_a_process_is_waited_for(tmp_path: Pa
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("times", "step"), [(2, 16), (5, 14)])
+def test_another_jobs_checkpoint_is_waited_for_and_then_its_older_one_taken(
+    tmp_path: Path, undisturbed: Any, times: int, step: int
+) -> None:
+    """It stays where it is, for it is not ours."""
+    told = trained(tmp_path, "taken_over", times=times)
+    assert told["from"] == step
+    assert told["unreadable"] == (step < 16)
+    assert ("since what is later cannot be read" in told["text"]) is (step < 16)
+    assert told["damaged"] == []
+    assert told["outcome"] == undisturbed
+
+
+@pytest.mark.full
 def test_user_code_that_fails_while_going_back_is_judged_as_such(tmp_path: Path) -> None:
     """It says nothing against the checkpoint: two of its class without a step between them stop the job."""
     told = trained(tmp_path, "user_code")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,6 +15,9 @@ import keras
 from mlflow_resilience.core.backoff import Backoff
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.errors import RecoveryExhausted
+from mlflow_resilience.job import Job
+from mlflow_resilience.spool import atomic
+from mlflow_resilience.spool.journal import read
 from mlflow_resilience.training import tensor_file
 from tests.training import fits, pipelines
 
@@ -55,7 +61,9 @@ class Failing:
         return self._read(data)
 
 
-def _trained(folder: Path, *callbacks: Any, times: int = 0, error: Exception | None = None) -> dict[str, Any]:
+def _trained(
+    folder: Path, *callbacks: Any, times: int = 0, error: Exception | None = None, **how: Any
+) -> dict[str, Any]:
     model, call = pipelines.training("slices")
     call["callbacks"] += callbacks
     failing = Failing(times, error or OSError(errno.EIO, "Input/output error"))
@@ -63,7 +71,8 @@ def _trained(folder: Path, *callbacks: Any, times: int = 0, error: Exception | N
         fits.without_running_ahead(),
         mock.patch.object(tensor_file, "read", failing),
     ):
-        ended = fits.fit_in(folder, model, call, policy=Policy(backoff=Backoff(first_seconds=0.01, max_seconds=0.02)))
+        policy = Policy(backoff=Backoff(first_seconds=0.01, max_seconds=0.02))
+        ended = fits.fit_in(folder, model, call, policy=policy, **how)
     assert ended.history is not None
     return {"outcome": fits.outcome(model, ended.history), **_course(folder)}
 
@@ -102,6 +111,40 @@ class Interrupting(Once):
         self._seen += 1
         if self._seen == self._plan[0]:
             raise KeyboardInterrupt
+
+
+def taken_over(folder: Path, times: int) -> dict[str, Any]:
+    """A job that goes on with another one, whose newest checkpoint fails to be read so many times."""
+    earlier, later = folder / "earlier", folder / "later"
+    model, call = pipelines.training("slices")
+    call["callbacks"].append(Interrupting(17))
+    with fits.without_running_ahead(), contextlib.suppress(KeyboardInterrupt):
+        fits.fit_in(earlier, model, call)
+    with answered(fits.job_in(later), fits.job_in(earlier)):
+        told = _trained(later, times=times, resume="auto")
+    (resumed,) = [entry for entry in fits.entries(later) if entry["kind"] == "resumed"]
+    unreadable = [entry for entry in fits.entries(later) if entry.get("name") == "checkpoint_unreadable"]
+    return {**told, "from": resumed["from_step"], "text": resumed["text"], "unreadable": len(unreadable)}
+
+
+@contextlib.contextmanager
+def answered(job: Job, earlier: Job) -> Iterator[None]:
+    """The earlier job is what is found for ``job``, as its sender would say."""
+    over = threading.Event()
+
+    def answer() -> None:
+        while not over.wait(0.02):
+            for entry, _ in read(job.folder.journal):
+                path = job.folder.answers / f"{entry.get('request')}.json"
+                if entry["kind"] == "ask" and not path.exists():
+                    found = {"found": True, "from_step": 16, "checkpoint_folder": str(earlier.folder.checkpoints)}
+                    atomic.write_json(path, found)
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    yield
+    over.set()
+    answering.join()
 
 
 def user_code(folder: Path) -> dict[str, Any]:
