@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mlflow_resilience.core import text
-from mlflow_resilience.core.fault import Cause, Fault
+from mlflow_resilience.core.fault import Cause, Fault, Phase
 from mlflow_resilience.core.logs import TRACEBACK
 from mlflow_resilience.core.reading import read_fault
 
@@ -19,10 +19,18 @@ _EVERYDAY = {
     *("StopIteration", "TypeError", "ValueError", "NotImplementedError", "FileNotFoundError", "FileExistsError"),
     *("UnicodeDecodeError", "AssertionError"),
 }
-#: TensorFlow's note that an error came up through the data iterator; an edge ("IteratorGetNext/_4") is no such note.
+#: TensorFlow's note that an error came up through the data iterator, or out of a decoder; an edge between two others
+#: ("IteratorGetNext/_4") is no such note.
 _ITERATOR = re.compile(
-    r"\[\[(?:\{\{node )?(?:[\w.]+/)*(?:\w*IteratorGetNext\w*|ReaderRead\w*)(?:\}\}| =|\]\])|Node: ReaderRead"
+    r"\[\[(?:\{\{)?(?:node )?(?:[\w.]+/)*(?:\w*IteratorGetNext\w*|ReaderRead\w*)(?:\}\}| =|\]\]| \(defined)"
+    r"|Node: ReaderRead|(?:node |Node: |Op:|__wrapped__)(?:[\w.]+/)*(?:Decode[A-Z]\w*|Parse\w*Example\w*|ReadFile)\b"
 )
+#: Its note of the operation that reads or writes a checkpoint.
+_SAVING = re.compile(r"\[\[.{0,200}?\b(?:SaveV2|MergeV2Checkpoints)|\[Op:(?:SaveV2|MergeV2Checkpoints)")
+_RESTORING = re.compile(r"\[\[.{0,200}?\bRestoreV2|\[Op:RestoreV2")
+#: A message that only points to the log for its cause, and what there can be one.
+_SEE_ABOVE = text.words(r"\b(?:log|errors?|warnings?)\b.{0,40}\babove")
+_LIBRARY = text.words(r"cudnn|\bdnn\b|cublas|cufft|cusolver")
 
 
 def links(fault: Fault) -> tuple[Fault, ...]:
@@ -41,11 +49,11 @@ def own_links(fault: Fault) -> tuple[Fault, ...]:
 
 @lru_cache(maxsize=16)
 def _links(fault: Fault) -> tuple[Fault, ...]:
-    if fault.phase in ("unknown", "step", "trace") and _ITERATOR.search(fault.message):
-        fault = replace(fault, phase="data")
+    fault = replace(fault, phase=_phase(fault))
     told = [*reversed(fault.chain), Cause(fault.exception, fault.message)]
     parts = [part for cause in told for part in _parts(cause)]
-    ordered = sorted(dict.fromkeys(parts), key=_rank)
+    sees_above = any(_SEE_ABOVE.search(cause.message) for cause in told)
+    ordered = sorted(dict.fromkeys(parts), key=lambda cause: _rank(cause, sees_above))
     return (*_last_words(fault), *(_focus(fault, cause) for cause in ordered))
 
 
@@ -55,9 +63,20 @@ def _parts(cause: Cause) -> Iterator[Cause]:
     yield replace(cause, message=text.clean(cause.message) or cause.message)
 
 
-def _rank(cause: Cause) -> int:
+def _phase(fault: Fault) -> Phase:
+    """TensorFlow's note of where an error came from is more exact than where it was met."""
+    if fault.phase not in ("unknown", "step", "trace"):
+        return fault.phase
+    if _ITERATOR.search(fault.message):
+        return "data"
+    if _SAVING.search(fault.message):
+        return "checkpoint"
+    return "restore" if _RESTORING.search(fault.message) else fault.phase
+
+
+def _rank(cause: Cause, sees_above: bool) -> int:
     if cause.relation == "log":
-        return 3
+        return 0 if sees_above and _LIBRARY.search(cause.message) else 3
     if cause.relation == "context" and cause.exception in _EVERYDAY:
         return 2
     return 1 if text.is_consequence(cause.exception, cause.message) else 0

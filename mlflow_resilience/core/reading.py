@@ -4,62 +4,69 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from itertools import takewhile
 
-from mlflow_resilience.core.fault import Cause, Fault, Relation
+from mlflow_resilience.core.fault import Cause, Fault
 from mlflow_resilience.core.logs import TRACEBACK, Line, lines_of
-from mlflow_resilience.core.text import NAME, errno, is_consequence, originals, words
-
-_CHAINED = re.compile(r"^(?:During handling of the above|The above exception was the direct (?P<cause>cause))")
-_ASIDE = re.compile(r"^(?:Exception ignored in|Error in (?:atexit|sys\.))")
-_RAISED = re.compile(r"^(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:: ?(?P<message>.*))?$")
-_BARE = re.compile(rf"^(?P<name>{NAME}|(?:\w+\.)*[A-Z][a-z]+(?:[A-Z]\w*)+|(?:[a-z_]\w*\.)+\w+): (?P<message>.*)$")
-#: How the further lines of TensorFlow's messages begin.
-_GOES_ON = re.compile(
-    r"^(?:\s|$|Detected at|Node: |\(\d+\)|\d+ (?:root|successful|derived)|Hint: |\[\[|Errors may|Original stack|"
-    r"Function call|Stack trace|\[Op:|<stack|[A-Z_]{6,}: )"
+from mlflow_resilience.core.printed import (
+    ASIDE,
+    BARE,
+    MESSAGE,
+    Printed,
+    headless,
+    message_end,
+    names_exception,
+    printed,
 )
-_GRAPH = "Graph execution error"
-_LONGEST = 400  # lines of one message
+from mlflow_resilience.core.text import errno, is_consequence, originals, shorten, words
+
+#: How the lines of a body begin that a logged line goes on with.
+_BODY = re.compile(r"[\s{}\[\]'\"]+\S|[{}\[\]'\"]")
 _SHORT = 60  # lines that are read as one message rather than as a log
 _NOTED = 40  # lines of a log
 _FATAL = ("C", "F")
+_NUMBER = re.compile(r"\d+")
 _FEW = 10  # lines that a message without a name of an exception has at most
+_SURVIVED = 20  # lines of progress after an exception: training went on
 
+_EXIT = r"exit code\W{0,12}"
 _DEATHS = {
-    signals.SIGSEGV: words(r"segmentation fault|\bsigsegv\b|signal:? 11\b|exit code:? (?:139|-11)\b"),
-    signals.SIGABRT: words(r"\baborted\b.*\bdumped|\bsigabrt\b|signal:? 6\b|exit code:? (?:134|-6)\b"),
-    signals.SIGBUS: words(r"bus error|\bsigbus\b|exit code:? (?:135|-7)\b"),
-    signals.SIGILL: words(r"illegal instruction\b.*\bdumped|\bsigill\b|exit code:? (?:132|-4)\b"),
-    signals.SIGKILL: words(
-        r"^\W*killed\W*$|\bsigkill\b|signal:? 9\b|exit code:? (?:137|-9)\b|line \d+:? +\d+ killed\b"
-    ),
-    signals.SIGTERM: words(r"^\W*terminated\W*$|\bsigterm\b|signal:? 15\b|exit code:? (?:143|-15)\b"),
+    signals.SIGSEGV: words(rf"segmentation fault|\bsigsegv\b|signal:? 11\b|{_EXIT}(?:139|-11)\b"),
+    signals.SIGABRT: words(rf"\baborted\b.*\bdumped|\bsigabrt\b|signal:? 6\b|{_EXIT}(?:134|-6)\b"),
+    signals.SIGBUS: words(rf"bus error|\bsigbus\b|{_EXIT}(?:135|-7)\b"),
+    signals.SIGILL: words(rf"illegal instruction\b.*\bdumped|\bsigill\b|{_EXIT}(?:132|-4)\b"),
+    signals.SIGKILL: words(rf"^\W*killed\W*$|\bsigkill\b|signal:? 9\b|{_EXIT}(?:137|-9)\b|line \d+:? +\d+ killed\b"),
+    signals.SIGTERM: words(rf"^\W*terminated\W*$|\bsigterm\b|signal:? 15\b|{_EXIT}(?:143|-15)\b"),
 }
-
-
-@dataclass
-class _Raised:
-    """An exception as printed, with those it was raised from."""
-
-    name: str
-    message: str
-    start: int  # lines of the text
-    end: int
-    aside: bool = False  # printed while the interpreter cleaned up
-    causes: list[Cause] = field(default_factory=list)  # outermost first
+_DEATH = words(r"segm|sig|abort|bus e|illeg|kill|termi|exit")  # for speed: no line without one tells of a death
 
 
 def read_fault(told: str) -> Fault:
     """The fault that the text tells of: of several, the earliest that training did not survive."""
-    lines = lines_of(told)
-    raised = list(_raised(lines))
+    return _read(lines_of(told))
+
+
+def _read(lines: Sequence[Line]) -> Fault:
+    raised = list(printed(lines))
+    if not any(each.name for each in raised):
+        raised = headless(lines) or raised
+    rest = _without(raised, lines) if all(each.aside for each in raised) else []
+    if raised and any(line.is_notable or _is_named(line.text) for line in rest):
+        return _read(rest)
+    if raised and _died_later(lines[raised[-1].end :]):
+        return _from_log(lines)
     if raised:
-        return _from_exception(_root(raised, lines), lines)
+        return _from_exception(_root(raised, lines), raised, lines)
     if len(lines) <= _SHORT and sum(line.is_log for line in lines) < 2:
         return _from_message("\n".join(line.text for line in lines).strip())
     return _from_log(lines)
+
+
+def _without(raised: Sequence[Printed], lines: Sequence[Line]) -> list[Line]:
+    """The lines before, between and after the tracebacks, and without their headings."""
+    told = {at for each in raised for at in range(each.start, each.end)}
+    return [line for at, line in enumerate(lines) if at not in told and not ASIDE.match(line.text)]
 
 
 def tells_of_fault(told: str) -> bool:
@@ -79,13 +86,14 @@ def is_log(told: str) -> bool:
 
 
 def _is_named(text: str) -> bool:
-    named = _BARE.match(text)
-    return _signal(text) is not None or (named is not None and re.fullmatch(NAME, named["name"]) is not None)
+    return _signal(text) is not None or names_exception(text)
 
 
-def _from_exception(raised: _Raised, lines: Sequence[Line]) -> Fault:
-    near = (*lines[max(0, raised.start - 200) : raised.start], *lines[raised.end : raised.end + 200])
-    around = [line for line in near if line.is_notable]
+def _from_exception(raised: Printed, others: Sequence[Printed], lines: Sequence[Line]) -> Fault:
+    near = {*range(raised.start - 200, raised.start), *range(raised.end, raised.end + 200)}
+    near.difference_update(at for each in others if each.aside for at in range(each.start, each.end))
+    seen = (line for at, line in enumerate(lines) if at in near)
+    around = [line for line in seen if line.is_notable and not line.is_passing]
     return Fault(
         exception=raised.name.rpartition(".")[2],
         message=raised.message,
@@ -98,9 +106,9 @@ def _from_exception(raised: _Raised, lines: Sequence[Line]) -> Fault:
 
 def _from_message(told: str) -> Fault:
     first, _, rest = told.partition("\n")
-    found = _BARE.match(first)
+    found = BARE.match(first)
     name = found["name"] if found else ""
-    message = f"{found['message']}\n{rest}".strip() if found else told
+    message = shorten(f"{found['message']}\n{rest}".strip() if found else told, MESSAGE)
     return Fault(
         exception=name.rpartition(".")[2],
         message=message,
@@ -117,9 +125,11 @@ def _from_log(lines: Sequence[Line]) -> Fault:
     survived = _last_progress(lines)
     notable = [line for line in lines[survived + 1 :] if line.is_notable] or [line for line in lines if line.is_notable]
     deaths = [line for line in notable if _signal(line.text) is not None]
-    first = next((line for line in notable if line not in deaths), None) or next(iter(deaths), Line(""))
-    fault = _from_message(first.text)
-    noted = [line for line in notable if line is not first]
+    passing = [line for line in notable if line.is_passing]
+    told = [line for line in notable if line not in deaths and line not in passing]
+    first = next(iter((*told, *deaths, *passing)), Line(""))
+    fault = _from_message(_with_the_rest(first, lines))
+    noted = [line for line in (*told, *deaths) if line is not first]
     return Fault(
         exception=fault.exception,
         message=fault.message,
@@ -130,9 +140,22 @@ def _from_log(lines: Sequence[Line]) -> Fault:
     )
 
 
+def _with_the_rest(line: Line, lines: Sequence[Line]) -> str:
+    """The line with the further ones of its message: an exception's, a body, what a C++ exception says of itself."""
+    at = next((number for number, each in enumerate(lines) if each is line), len(lines))
+    if names_exception(line.text):
+        further = lines[at + 1 : message_end(lines, at)]
+    else:
+        further = list(takewhile(lambda each: _BODY.match(each.text) and not each.is_log, lines[at + 1 : at + _NOTED]))
+    return "\n".join([line.text, *(each.text for each in further)]).strip()
+
+
 def _noted(lines: Sequence[Line]) -> tuple[Cause, ...]:
-    """Lines beside the fault, latest first."""
-    return tuple(Cause("", line.text, "log") for line in reversed(lines[:_NOTED]))
+    """Lines beside the fault, latest first; of those that differ in numbers alone the first."""
+    kinds: dict[str, str] = {}
+    for line in lines:
+        kinds.setdefault(_NUMBER.sub("0", line.text), line.text)
+    return tuple(Cause("", told, "log") for told in reversed(list(kinds.values())[:_NOTED]))
 
 
 def _nested(message: str) -> tuple[Cause, ...]:
@@ -140,10 +163,12 @@ def _nested(message: str) -> tuple[Cause, ...]:
 
 
 def _signal(told: str) -> int | None:
+    if not _DEATH.search(told):
+        return None
     return next((number for number, pattern in _DEATHS.items() if pattern.search(told)), None)
 
 
-def _root(raised: Sequence[_Raised], lines: Sequence[Line]) -> _Raised:
+def _root(raised: Sequence[Printed], lines: Sequence[Line]) -> Printed:
     """The earliest after which training did not go on; consequences, and what the interpreter printed while it
     cleaned up, count where there is nothing else."""
     cleanly = [each for each in raised if not each.aside] or list(raised)
@@ -152,66 +177,13 @@ def _root(raised: Sequence[_Raised], lines: Sequence[Line]) -> _Raised:
     return next(each for each in proper if each.start > survived)
 
 
+def _died_later(lines: Sequence[Line]) -> bool:
+    """Whether training went on for long after what was raised, and ended of something else without a traceback."""
+    last = _last_progress(lines)
+    return sum(line.is_progress for line in lines) >= _SURVIVED and any(
+        line.level in _FATAL or _signal(line.text) is not None for line in lines[last + 1 :]
+    )
+
+
 def _last_progress(lines: Sequence[Line]) -> int:
     return next((i for i in range(len(lines) - 1, -1, -1) if lines[i].is_progress), -1)
-
-
-def _raised(lines: Sequence[Line]) -> Iterator[_Raised]:
-    """Every chain of exceptions printed with its traceback, in order."""
-    found: _Raised | None = None
-    relation: Relation | None = None
-    at = 0
-    while at < len(lines):
-        if TRACEBACK in lines[at].text:
-            new = _one(lines, at)
-            at = new.end
-            if found is not None and relation is not None:
-                new.causes = [Cause(found.name.rpartition(".")[2], found.message, relation), *found.causes]
-                new.start = found.start
-            elif found is not None:
-                yield found
-            found, relation = new, None
-            continue
-        if match := _CHAINED.match(lines[at].text):
-            relation = "cause" if match["cause"] else "context"
-        at += 1
-    if found is not None:
-        yield found
-
-
-def _one(lines: Sequence[Line], start: int) -> _Raised:
-    """The exception whose traceback begins at ``start``."""
-    aside = any(_ASIDE.match(line.text) for line in lines[max(0, start - 3) : start])
-    before = lines[start].text.split(TRACEBACK)[0].strip()
-    headed = before if re.fullmatch(NAME, before) else ""  # a notebook names the exception here already
-    at = start + 1
-    while at < len(lines) and not _ends_frames(lines[at].text, headed):
-        at += 1
-    match = _RAISED.match(lines[at].text) if at < len(lines) else None
-    if match is None:
-        return _Raised(headed, "", start, min(at, len(lines)), aside)
-    end = _message_end(lines, at)
-    message = "\n".join([match["message"] or "", *(line.text for line in lines[at + 1 : end])])
-    return _Raised(match["name"], message.strip(), start, end, aside)
-
-
-def _ends_frames(text: str, headed: str) -> bool:
-    match = _RAISED.match(text)
-    if headed:
-        return match is not None and match["name"].rpartition(".")[2] == headed.rpartition(".")[2]
-    return match is not None or TRACEBACK in text
-
-
-def _message_end(lines: Sequence[Line], at: int) -> int:
-    """Where the message that begins at line ``at`` ends."""
-    graph = _GRAPH in lines[at].text
-    end = at + 1
-    while end < min(len(lines), at + _LONGEST):
-        line = lines[end]
-        if TRACEBACK in line.text or _CHAINED.match(line.text) or _ASIDE.match(line.text) or line.is_progress:
-            break
-        if not graph and not _GOES_ON.match(line.text) and (line.is_log or not lines[end - 1].text.strip()):
-            break
-        graph = graph and "[[" not in line.text
-        end += 1
-    return end

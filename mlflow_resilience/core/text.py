@@ -14,7 +14,7 @@ NAME = (
 
 _ORIGINAL = re.compile(rf"(?:^|[:\s])(?P<name>{NAME})(?::[ \t]*(?P<message>[^\n]*))?$", re.MULTILINE)
 _ROOT = re.compile(r"^\s*\(\d+\)[ \t]+", re.MULTILINE)
-_NODE = re.compile(r"\[\[.*?\]\]|\[Op:\w+\]")
+_NODE = re.compile(r"\[\[(?!-?(?:nan|inf|\d)).*?\]\]|\[Op:\w+\]")  # no matrix
 _STACK_LINE = re.compile(r'^\s*File "[^"]*", line \d+')
 _NOISE_LINE = re.compile(
     r"^\s*(?:Graph execution error|Detected at node|Node: |Stack trace for op|<stack traces|Hint: |"
@@ -28,6 +28,7 @@ _CODES = (
     *("OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
 )
 _PREFIX = re.compile(rf"(?:^|[\s:.(])({'|'.join(_CODES).replace('_', '[ _]')}):", re.IGNORECASE)
+_HTTP_NOT_FOUND = re.compile(r"\bresponse code:? 404\b", re.IGNORECASE)
 _GRPC = re.compile(rf"StatusCode\.({'|'.join(_CODES)})\b")
 
 _ERRNO = re.compile(r"\berrno\]?\s*[:=]?\s*(\d{1,3})\b|\bos error (\d{1,3})\b", re.IGNORECASE)
@@ -36,7 +37,7 @@ _TOLD_BY_NAME = {
     for number in (
         *(errnos.ENOENT, errnos.EIO, errnos.EBADF, errnos.EAGAIN, errnos.ENOMEM, errnos.EACCES, errnos.EBUSY),
         *(errnos.ENOTDIR, errnos.EISDIR, errnos.ENFILE, errnos.EMFILE, errnos.EFBIG, errnos.ENOSPC, errnos.EDQUOT),
-        *(errnos.EROFS, errnos.EPIPE, errnos.ESTALE, errnos.EREMOTEIO, errnos.ENODEV, errnos.ETIMEDOUT),
+        *(errnos.EINTR, errnos.EROFS, errnos.EPIPE, errnos.ESTALE, errnos.EREMOTEIO, errnos.ENODEV, errnos.ETIMEDOUT),
         *(errnos.ECONNREFUSED, errnos.ECONNRESET, errnos.ECONNABORTED, errnos.ENOTCONN, errnos.ESHUTDOWN),
         *(errnos.EHOSTUNREACH, errnos.EHOSTDOWN, errnos.ENETUNREACH, errnos.ENETDOWN, errnos.ENETRESET),
     )
@@ -46,7 +47,8 @@ _STRERROR = re.compile("|".join(map(re.escape, _TOLD_BY_NAME)), re.IGNORECASE)
 
 #: What breaks because something else broke.
 _CONSEQUENCE = re.compile(
-    r"cancell?ed|socket closed|coordinator|collective|incarnation|context_id|queue\b.*\bclosed|broken pipe|atexit",
+    r"cancell?ed|socket closed|coordinator|collective|(?<!_)incarnation|context_id|queue\b.*\bclosed|broken pipe"
+    r"|atexit",
     re.IGNORECASE,
 )
 
@@ -94,6 +96,8 @@ def status(exception: str, message: str) -> str | None:
     found = _PREFIX.search(message) or _GRPC.search(message)
     if found:
         return found[1].upper().replace(" ", "_")
+    if _HTTP_NOT_FOUND.search(message):
+        return "NOT_FOUND"
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", exception.removesuffix("Error").removesuffix("Impl")).upper()
     return snake if snake in _CODES else None
 

@@ -38,6 +38,9 @@ ALLOCATION = words(
     r"\ballocat(?:e|ing) \d.*\bbytes",
 )
 
+#: The driver's own reason, which is not memory: whatever is asked for fails after it.
+_BY_FAULT = words(r"cuda_error_(?!out_of_memory)\w+")
+
 ON_DEVICE = words(
     r"device:(?:gpu|tpu|xla)",
     r"\bgpu_\d",
@@ -52,14 +55,14 @@ ON_HOST = words(
     r"\bmemoryerror|bad_?alloc",
     r"cannot allocate memory",
     r"system memory|\bram\b|host memory|\bon host\b",
-    r"array with shape|\bcgroup|killed process|\bsrun|slurm|oom[ -]?kill",
+    r"array with shape|\bcgroup|killed process|\bsrun|slurm|oom[ _-]?kill|your (?:notebook|session)",
 )
 
 #: Who ends processes for the machine's memory, and never for a device's, whatever the machine is called.
 KILLERS = words(
-    r"oom[ -]?kill|\bcgroup",
+    r"oom[ _-]?kill|\bcgroup",
     r"\bsrun\b|slurm",
-    r"memory pressure|\bnode\b.*\blow on memory|killed .*\bmemory",
+    r"memory pressure|\bnode\b.*\blow on (?:resource: )?memory|killed .*\bmemory",
 )
 
 
@@ -92,7 +95,9 @@ def impossible(fault: Fault) -> bool:
 
 
 def _refused(fault: Fault) -> bool:
-    return fault.is_a("MemoryError", "_ArrayMemoryError") or fault.says(ALLOCATION)
+    if fault.is_a("MemoryError", "_ArrayMemoryError"):
+        return True
+    return fault.says(ALLOCATION) and not fault.says(_BY_FAULT)
 
 
 def largest(fault: Fault) -> str:

@@ -19,12 +19,14 @@ _WORDS = words(
     r"cannot identify image|unidentifiedimage",
     r"input is empty|_src\.empty|empty (?:image|file|record)",
     r"(?:truncated|corrupt\w*) (?:record|block)",
-    r"inflate|decompress|uncompress",
+    r"inflate|decompress|uncompress|crc check failed|badgzip|libpng (?:error|warning)",
+    r"\bchannels?\b.*\b(?:inherent|from file)|target transition|null label",
+    r"bad (?:format|file) (?:chunk )?size|data too short|\beof reached",
     r"parse (?:serialized )?example|serialized example|feature.*\brequired\b",
     r"cannot (?:batch|add) tensors? .*|batch tensors with different",
     r"(?:field|column)s? .*\b(?:record|line|saw|valid)|tokenizing data",
     r"(?:correctly )?convert string|could not convert string",
-    r"label value.*outside|outside the valid range|label.*out of range",
+    r"label value.*outside|outside the valid range|labels?\b.*out of (?:range|bounds?)",
     r"indices\[.*\] = -?\d+ is not in",
     r"codec can't decode|invalid utf-?8|not valid utf",
     r"generator yielded|yielded an element",
@@ -37,6 +39,7 @@ _FILE = re.compile(
     r"dcm|nii|gz|zip)\b",
     re.IGNORECASE,
 )
+_MISSING = words(r"no such object|nosuchkey")
 _NOTHING = words(r"nonetype")  # what a reader returned for a record that it could not read
 _NAMED = (
     *("BadRecords", "DataLossError", "UnidentifiedImageError"),
@@ -50,8 +53,8 @@ def matches(fault: Fault) -> bool:
         return False
     if fault.says(_WORDS) or fault.status == "DATA_LOSS":
         return True
-    if fault.errno == 2 or fault.status == "NOT_FOUND":
-        return fault.phase == "data" or fault.says(_FILE)
+    if fault.errno == 2 or fault.status == "NOT_FOUND" or fault.says(_MISSING):
+        return fault.phase == "data" or fault.says(_FILE) or fault.says(_MISSING)
     if fault.phase != "data":
         return False
     if fault.status == "INVALID_ARGUMENT" or fault.is_a(*_NAMED, "ValueError", "UnicodeError", "EOFError"):

@@ -13,12 +13,16 @@ _WORDS = words(
     r"no space left|(?:not enough|insufficient|out of) (?:free )?(?:disk )?space",
     r"dis[ck] (?:is )?full|full dis[ck]",
     r"(?:dis[ck]|storage|user|block|file ?system) quota|quota.*\b(?:dis[ck]|storage|bytes)",
-    r"enospc|edquot|error_disk_full|storage ?full",
+    r"enospc|edquot|error_disk_full|storage ?full|low on (?:resource: )?(?:ephemeral|disk|storage)|disk ?pressure",
 )
+#: What the system reports by the same number.
+_NO_DISK = words(r"inotify|semaphore")
 
 
 def matches(fault: Fault) -> bool:
     """The system's error number, or words for it."""
+    if fault.says(_NO_DISK):
+        return False
     return fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or fault.says(_WORDS)
 
 

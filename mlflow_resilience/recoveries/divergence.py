@@ -11,7 +11,8 @@ _WORDS = words(
     r"check_?numerics",
     r"\bdiverg|nanloss",
     r"invalid loss",
-    r"\b(?:loss|gradients?|norm|weights?|tensor|output|activation\w*|value\w*)\b.*\b(?:nan|infs?|infinit[ey]|non-?finite)\b",
+    r"\b(?:loss|gradients?|norm|weights?|tensor|output|activation\w*|values?|predictions?|float)\b"
+    r".*\b(?:nan|infs?|infinit[ey]|non-?finite)\b",
     r"\b(?:nan|infs?|infinit[ey]|non-?finite)\b.*\b(?:loss|gradients?|norm|weights?|tensor|output|summary|histogram|detected)\b",
     r"(?:decomposition|inversion).*\bsuccessful|input (?:matrix )?is not invertible",
 )

@@ -10,7 +10,7 @@ _WORDS = words(
     r"\bhang\b|\bhung\b|\bhanging\b|deadlock(?! found)",
     r"no progress|\bstalled|stall detected|missing ranks",
     r"blocked for more than|timeout \(\d+:\d+:\d+\)",
-    r"watchdog",
+    r"watchdog|may be stuck|termination timeout",
 )
 
 RECOVERY = Recovery(

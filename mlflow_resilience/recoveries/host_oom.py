@@ -10,12 +10,13 @@ from mlflow_resilience.recoveries import allocation
 from mlflow_resilience.recoveries.device_oom import condemns
 
 _KILLED_FOR_IT = words(
-    r"oom[ -]?kill",
+    r"oom[ _-]?kill",
     r"memory.*killed process",
     r"killed (?:due to|because).*memory",
     r"(?:crashed|died).*(?:\bram\b|memory)",
-    r"low on memory",
-    r"exceeded .*memory limit|memory limit .*exceeded",
+    r"low on (?:resource: )?memory",
+    r"(?:exceed|reach)\w* .*\bmemory (?:usage )?limit|memory limit .*exceeded|\bmem\b.*\bexceed\w* limit",
+    r"exceeding memory limits|beyond (?:physical|virtual) memory",
 )
 
 

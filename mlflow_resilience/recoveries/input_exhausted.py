@@ -11,7 +11,7 @@ from mlflow_resilience.core.text import words
 
 _WORDS = words(
     r"ran out of data",
-    r"empty logs",
+    r"empty logs|\bno (?:images|files|samples|records|data) (?:were )?found",
     r"end of sequence",
     r"queue.*\b(?:closed|insufficient)|insufficient elements",
     r"(?:data ?set|sequence|generator|iterator)\b.*\b(?:is empty|has length 0|exhausted|non-?empty)",
@@ -19,6 +19,7 @@ _WORDS = words(
     r"variable '?(?:logs|epoch_logs|train_logs|val_logs)'? referenced|variable '?\w*logs'? where",
     r"inputexhausted",
 )
+_SHORT_FILE = words(r"bytes|\beof\b")  # another matter
 _ASKED = re.compile(r"\b(\d+) batches")
 
 
@@ -26,7 +27,7 @@ def matches(fault: Fault) -> bool:
     """Words for an end of data, or the exceptions that stand for it."""
     if fault.says(_WORDS) or fault.is_a("StopIteration"):
         return True
-    return fault.status == "OUT_OF_RANGE" and "bytes" not in fault.message  # a file that is too short is another matter
+    return fault.status == "OUT_OF_RANGE" and not fault.says(_SHORT_FILE)
 
 
 def detail(fault: Fault) -> str:

@@ -10,9 +10,9 @@ from mlflow_resilience.core.text import words
 _WORDS = words(
     r"segmentation fault|core dumped|bus error|floating point exception|access violation|0xc000",
     r"\bsig(?:kill|segv|abrt|bus|fpe|ill)\b",
-    r"fatal python error|check failed|process abort|terminate called",
-    r"kernel (?:appears to have )?(?:died|restart)|kernel crash",
-    r"exit(?:ed)?(?: with)? (?:code|status):? -?\d+|\bkilled\b",
+    r"fatal python error|check failed:|process abort|terminate called",
+    r"\bkernel\b.{0,60}\b(?:died|dead|restart\w*|crash\w*)",
+    r"exit(?:ed)?(?: with)? (?:code|status)\W{0,12}\d+|\bkilled\b",
     r"died unexpectedly|brokenprocesspool|terminatedworker",
 )
 

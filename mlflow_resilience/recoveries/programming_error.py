@@ -18,6 +18,7 @@ _WORDS = words(
     r"\bcompiled?\b|been built|not built|graph disconnected|uninitialized|not (?:been )?(?:yet )?initialized",
     r"unknown (?:layer|loss|metric|optimizer|activation)|could not (?:interpret|locate)|custom_objects",
     r"graph tensor|symbolic|another function|out of scope|kerastensor|autograph|first call|placeholder",
+    r"could not find (?:variable|resource)|access resource",
 )
 #: What Python itself says of a name, an attribute, an argument or an operation that is not there.
 _OF_CODE = words(
@@ -28,8 +29,8 @@ _RAISED_BY_CODE = ("NameError", "AttributeError", "TypeError", "SyntaxError", "I
 #: Words that mean this only in the mouth of a library that checks what it is given.
 _CHECKED = words(
     r"compatible|mismatch|\bshapes?\b|\brank\b|\bndim\b|\bdim(?:ension)?s?\b|broadcast|\bd?types?\b|\baxis\b|\bcardinality",
-    r"convert|must\b|expected\b.*\b(?:got|found|received)|not supported",
-    r"invalid\b|arguments?\b",
+    r"convert|must\b|expect(?:s|ed)?\b.*\b(?:got|found|received)|expected to be|not supported",
+    r"invalid\b|arguments?\b|only valid\b|please specify",
 )
 _A_PATH = re.compile(r"\s*(?:[\w.+-]+: ?)?[~.]?/[^\s;]*\s*$")
 _CHECKS = (
@@ -42,6 +43,8 @@ _NAMED = (
     "UsageError",
     *("InaccessibleTensorError", "OperatorNotAllowedInGraphError"),
 )
+_ABORTED = words(r"\bcheck failed:")  # native code gave up; what it says of shapes is its own business
+_PICTURE = words(r"\b(?:png|jpe?g|gif|bmp|tiff?) file")  # a picture's own syntax
 
 
 def of_code(fault: Fault) -> bool:
@@ -50,6 +53,7 @@ def of_code(fault: Fault) -> bool:
     return (
         fault.phase != "data"
         and fault.is_a(*_RAISED_BY_CODE)
+        and not fault.says(_PICTURE)
         and (fault.is_a("ImportError", "ModuleNotFoundError", "SyntaxError") or fault.says(_OF_CODE))
     )
 
@@ -64,6 +68,8 @@ def matches(fault: Fault) -> bool:
         return True  # a reader was given what is no file; the system's own word for it is lost
     if fault.is_a("KeyError") and _SENTENCE.search(fault.message):
         return True  # a plain lookup names the key alone; this one was worded by a library
+    if fault.says(_ABORTED):
+        return False
     if fault.says(_WORDS) or fault.says(_OF_CODE) or (fault.exception in _CHECKS and fault.says(_CHECKED)):
         return True
     return fault.is_a("ValueError", "TypeError") and packages(fault.traceback)[:1] in (["keras"], ["tensorflow"])

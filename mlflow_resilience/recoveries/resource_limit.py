@@ -10,14 +10,19 @@ from mlflow_resilience.core.fault import Fault
 from mlflow_resilience.core.text import words
 
 _WORDS = words(
-    r"file descriptors|\bemfile\b|\bulimit\b|rlimit",
-    r"(?:start|creat\w*|launch|spawn)\b.*\bthreads?\b|thread creation|pthread_create",
+    r"file descriptors|\bemfile\b|\bulimit\b|rlimit|inotify",
+    r"(?:can'?t|cannot|could not|unable|fail\w*)\b.{0,30}\b(?:start|creat\w*|launch|spawn)\b.*\bthreads?\b",
+    r"thread creation|pthread_creat|system_error\b.*\n?.*resource temporarily",
     r"\bfork\b|process limit|max user processes|too many processes",
 )
+#: In the frames of an attempt to start a process or a thread.
+_STARTING = words(r"os\.fork\(|fork_exec|popen_\w+\.py|start_new_thread")
 
 
 def matches(fault: Fault) -> bool:
-    """The system's error number, or words of its limits."""
+    """The system's error number, or words of its limits; a process or a thread that it would not start just now."""
+    if fault.errno == errno.EAGAIN and _STARTING.search(fault.traceback):
+        return True
     return fault.errno in (errno.EMFILE, errno.ENFILE) or fault.says(_WORDS)
 
 

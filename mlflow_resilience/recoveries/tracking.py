@@ -13,6 +13,7 @@ _NAMED = ("MlflowException", "RestException", "ExecutionException", "InvalidUrlE
 _WORDS = words(
     r"\bmlflow(?!.resilience)[ .:_](?!/)|/api/\d\.\d/(?:preview/)?mlflow",
     r"\b(?:sqlalchemy|sqlite3|pymysql|mysqldb|psycopg2|alembic)\b|queuepool",
+    r"mlflow-artifacts|\b[0-9a-f]{32}/artifacts/",
     r"run with id|run_uuid|experiment with (?:id|name)|no experiment",
 )
 

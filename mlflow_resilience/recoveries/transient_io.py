@@ -17,15 +17,16 @@ _ERRNOS = {
 _WORDS = words(
     r"\b(?:http|response|status|server|error|code)\b\D{0,20}\b(?:408|429|5\d\d)\b",
     r"\b(?:429|50[0234])\b.*\b(?:error|client|server)\b",
-    r"too many requests|slow ?down|rate ?limit|throttl",
+    r"\b(?:429|50[0234]) (?:get|post|put|head|patch) |too ?many ?requests|slow ?down|rate ?limit|throttl",
     r"service ?unavailable|bad gateway|gateway time-?out|internal server",
     r"timed? ?-?out\b|timeout",
     r"connection (?:was )?(?:reset|refused|aborted|closed|broken|error)|remotedisconnected|closed connection",
     r"name (?:or service|resolution)|getaddrinfo|resolve host|nodename nor",
     r"max retries|retry attempts|retries exceeded",
     r"could(?:n't| not) connect|failed to connect|cannot connect|unreachable|endpoint is not",
-    r"incomplete ?read|chunkedencoding|protocolerror|eof occurred|sslerror|ssleof|libcurl",
-    r"read less bytes|short read|stale (?:nfs )?file|i/o error",
+    r"incomplete ?read|chunkedencoding|protocolerror|eof occurred|sslerror|ssleof|goaway",
+    r"libcurl|\bcurl (?:error|timing|returned)",
+    r"read less bytes|short read|stale (?:nfs )?file|i/o error|server .*\bnot responding",
 )
 
 

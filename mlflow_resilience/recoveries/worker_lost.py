@@ -9,15 +9,16 @@ from mlflow_resilience.core.text import words
 
 _WORDS = words(
     r"socket closed",
-    r"collective|ringreduce|all_?reduce|allgather|broadcast .*peer",
-    r"incarnation|context_id|master has restarted|session .*not found",
+    r"(?<!base)collective|ringreduce|all_?reduce|allgather|broadcast .*peer",
+    r"(?<!_)incarnation|context_id|master has restarted|session .*not found",
     r"job:(?:worker|ps|chief|evaluator).*(?:unavailable|down|lost|error|unreachable|closed|reset|unhealthy)",
     r"(?:worker|task|peer|rank|actor|node|replica|ps)\b.{0,40}\b"
-    r"(?:died|dead|lost|disconnected|unhealthy|unreachable|restarted|preempted|shut ?down|exited|crashed)",
+    r"(?:died|dead|lost|disconnected|unhealthy|unreachable|restarted|preempted|shut ?down|crashed"
+    r"|exited(?! with exit))",
     r"coordination ?service|barrier|heartbeat.*\b(?:task|timeout|missed|lost)",
     r"\bnccl|gloo|horovod|mpi_abort|\bmpi\b.*abort",
     r"(?:actor|worker)(?:died|crashed|unavailable|lost)|noderestart|parameterserver",
-    r"all addresses|remote target|\brpc\b.*\b(?:fail|cancel)",
+    r"all addresses|remote target|\brpc\b.*\b(?:fail|cancel)|external/\w*grpc",
 )
 
 

@@ -91,3 +91,10 @@ TimeoutError: x"""
 def test_what_a_killed_process_said_before_is_no_reason(said: str) -> None:
     fault = Fault(exception="SIGKILL", message="ended by SIGKILL", signal=signal.SIGKILL, output_tail=said)
     assert classify(fault, BUILT_IN).failure_class == "process_death"
+
+
+def test_no_process_dies_of_a_warning() -> None:
+    """Where a warning was the last word before a crash, the crash is what there is."""
+    said = "x.py:3: UserWarning: the data shapes are incompatible with nothing"
+    fault = Fault(exception="SIGSEGV", message="ended", signal=signal.SIGSEGV, output_tail=said)
+    assert classify(fault, BUILT_IN).failure_class == "process_death"

@@ -129,4 +129,4 @@ def test_long_logs_keep_what_matters() -> None:
     kept = lines_of("\n".join([*filler, "Traceback (most recent call last):", "ValueError: x", *filler]))
     assert "ValueError: x" in [line.text for line in kept]
     assert len(kept) < 4_000
-    assert len(lines_of("\n".join(filler))) == 6_000
+    assert len(lines_of("\n".join(filler))) == 3_000
