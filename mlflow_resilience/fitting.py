@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import keras
 
-from mlflow_resilience import leaving, telemetry
+from mlflow_resilience import diagnosing, leaving, telemetry
 from mlflow_resilience.change_log import ChangeLog
 from mlflow_resilience.core.action import OlderCheckpoint
 from mlflow_resilience.core.capability import Capabilities
@@ -144,9 +144,11 @@ class _Parts:
         told = (entry for entry, _ in read(job.folder.journal))
         self._journal = ChangeLog(cast(Journal, self.listeners.journal), told)
         self.judge = Judge(self._journal, policy, known(policy), job.log(), memory=telemetry.at_fault)
+        diagnosing.tell_job(plan, self._journal, lambda: self.judge.log.attempt, job.folder.artifacts, turn.index)
         if turn.index and not turn.begun:  # what an earlier fit changed in the rate, or left out, is not this one's
             settings = self.judge.log.settings
-            self.judge.log.settings = replace(settings, learning_rate_scale=1.0, skipped_batches=())
+            settings = replace(settings, learning_rate_scale=1.0, gradient_bound=None, skipped_batches=())
+            self.judge.log.settings = settings
         self.keeper = _keeper(job, self.folder, checkpoints, self.judge, self._journal)
 
     def find(self, resume: str, identity: dict[str, Any]) -> TrainingState | None:

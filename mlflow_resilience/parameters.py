@@ -13,15 +13,21 @@ from mlflow_resilience import fault_plan
 from mlflow_resilience.core import addressee, bytesize
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.schedule import Retention, Schedule
+from mlflow_resilience.device.settings import DeviceSettings
 from mlflow_resilience.errors import UsageError
+from mlflow_resilience.remedies.wanted import READERS as REMEDIES
+from mlflow_resilience.remedies.wanted import Remedies
+
+#: What a model and its training step are made from, besides the recipe itself.
+SHAPING = ("batch_size", "learning_rate", "seed", "epochs", *REMEDIES, "precision", "device")
 
 _AUTO = object()  # what the other parameters decide
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a job is started with. ``checkpoint_every``, ``keep`` and ``fault`` stay as written. ``notify`` is a command
-    or a URL; as it may hold a secret, it is in no dictionary and so in no journal."""
+    """What a job is started with. ``checkpoint_every``, ``keep``, ``fault``, remedies and device settings stay as
+    written. ``notify`` is a command or a URL; as it may hold a secret, it is in no dictionary and so in no journal."""
 
     recipe: str = "mlflow_resilience.recipes.digits"
     epochs: int = 10
@@ -38,6 +44,15 @@ class Parameters:
     replay: str = "none"
     max_lost_time: float | None = None
     policy: str = "default"
+    schedule: str = "none"
+    plateau: str = "none"
+    early_stopping: str = "none"
+    clip: str = "none"
+    regularise: str = "none"
+    augment: str = "none"
+    precision: str = "none"
+    device: str = "none"
+    diagnostics: str = "off"
 
     @classmethod
     def from_text(cls, given: Mapping[str, str]) -> Self:
@@ -48,7 +63,9 @@ class Parameters:
         values = {name: value for name, text in given.items() if (value := _read(name, text)) is not _AUTO}
         if values.get("policy") == "patient":
             values.setdefault("max_attempts", Policy.patient().max_attempts)
-        return cls(**values)
+        made = cls(**values)
+        made.remedies()  # some exclude each other
+        return made
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -68,6 +85,19 @@ class Parameters:
             max_lost_time=self.max_lost_time,
             notify=None if self.notify == "none" else self.notify,
         )
+
+    def remedies(self) -> Remedies:
+        """What is done to the recipe's model besides."""
+        return Remedies.from_texts({name: getattr(self, name) for name in REMEDIES})
+
+    @property
+    def is_treated(self) -> bool:
+        """Whether any remedy is asked for."""
+        return self.remedies() != Remedies()
+
+    def on_device(self) -> DeviceSettings:
+        """What is asked for of the device."""
+        return DeviceSettings.parse(self.device, self.precision)
 
     def for_recipe(self) -> dict[str, Any]:
         """What the functions of a recipe are called with."""
@@ -153,6 +183,28 @@ def _size(text: str) -> str:
     return text
 
 
+def _remedy(name: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        REMEDIES[name](text)
+        return text
+
+    return read
+
+
+def _precision(text: str) -> str:
+    DeviceSettings.parse("none", text)
+    return text
+
+
+def _device(text: str) -> str:
+    DeviceSettings.parse(text)
+    return text
+
+
+def _diagnostics(text: str) -> str:
+    return "off" if text in ("off", "none") else str(_at_least(1)(text))
+
+
 def _name(text: str) -> str:
     if not text:
         raise ValueError(text)
@@ -175,4 +227,8 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_lost_time": (_seconds, "none, or seconds,"),
     "replay": (_size, "none, or e.g. 64MB,"),
     "notify": (_notify, "none, a command or a URL"),
+    **{name: (_remedy(name), "none, or what the reference says of it,") for name in REMEDIES},
+    "precision": (_precision, "none, mixed_bfloat16 or mixed_float16"),
+    "device": (_device, "none, or e.g. memory_growth,threads:4,"),
+    "diagnostics": (_diagnostics, "off, or a number of steps, 1 or more,"),
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mlflow_resilience import recipe
+from mlflow_resilience import equipping, recipe
 from mlflow_resilience.core.failure import classify
 from mlflow_resilience.core.fault import describe
 from mlflow_resilience.core.redaction import redact
@@ -59,13 +59,16 @@ def _model(folder: Path, meta: dict[str, Any], parameters: Parameters, batch: An
 
     from mlflow_resilience.training import build, checkpoint, randomness, replay_store, state
 
+    equipping.set_device(parameters)
     loaded = recipe.load(parameters.recipe)
     keras.utils.set_random_seed(parameters.seed)
     stored = folder / replay_store.CHECKPOINT
-    if not stored.is_dir():
-        loaded.load_data(parameters.for_recipe())  # which may draw random numbers, and comes first in a training
+    data: Any = None
+    if not stored.is_dir() or parameters.is_treated:
+        data, _ = loaded.load_data(parameters.for_recipe())  # which may draw random numbers, and comes first
     model = loaded.build_model(parameters.for_recipe())
     loaded.check_model(model)
+    model = equipping.again(model, data, parameters)
     build.build(model, _specs(batch))
     if not stored.is_dir():
         return model, None

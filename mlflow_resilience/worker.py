@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from mlflow_resilience import fault_plan, recipe
+from mlflow_resilience import equipping, fault_plan, recipe
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import describe
@@ -50,7 +50,7 @@ def _train(job: Job, parameters: Parameters) -> int:
             heart.beat("start", 0)
             _import(job)
             heart.leave("build")
-            made = _make(parameters)
+            made = _make(job, parameters)
     except UsageError:
         raise
     except Exception as error:
@@ -105,10 +105,13 @@ def _import(job: Job) -> None:
         job.marks.tell("imported")
 
 
-def _make(parameters: Parameters) -> dict[str, Any]:
-    """The recipe's data, model and callbacks, in that order, after the seed is set."""
+def _make(job: Job, parameters: Parameters) -> dict[str, Any]:
+    """The recipe's data, model and callbacks, in that order, after device and seed are set; with what the parameters
+    add to them."""
     import keras
 
+    notes = equipping.Notes(job)
+    equipping.set_device(parameters, notes, grow=job.log().settings.memory_growth)
     loaded = recipe.load(parameters.recipe)
     params = parameters.for_recipe()
     keras.utils.set_random_seed(parameters.seed)
@@ -117,20 +120,22 @@ def _make(parameters: Parameters) -> dict[str, Any]:
     model = loaded.build_model(params)
     loaded.check_model(model)
     callbacks = loaded.callbacks(params) if loaded.callbacks is not None else []
-    call: dict[str, Any] = {"epochs": parameters.epochs, "callbacks": callbacks, "verbose": 0}
     train, validation = data
-    call.update(_training(train, parameters))
+    call: dict[str, Any] = {"epochs": parameters.epochs, "verbose": 0, **_training(train, parameters)}
     if validation is not None:
         call.update(validation_data=validation)
+    treated = equipping.treat(model, call, parameters, notes)
+    call["callbacks"] = [*callbacks, *treated.callbacks]
     identity: dict[str, Any] = {
         "recipe": loaded.name,
         "seed": parameters.seed,
         "batch_size": parameters.batch_size,
         "learning_rate": parameters.learning_rate,
+        **treated.identity,
     }
     if loaded.fingerprint is not None:
         identity["fingerprint"] = loaded.fingerprint(params)
-    return {"model": model, "call": call, "identity": identity}
+    return {"model": treated.model, "call": call, "identity": identity}
 
 
 def _training(data: Any, parameters: Parameters) -> dict[str, Any]:

@@ -39,11 +39,13 @@ ROOT_PARTS = (
     "job",
     "replaying",
     "worker",
+    "equipping",
     "fitting",
     "surroundings",
     "ending",
     "resuming",
     "change_log",
+    "diagnosing",
     "listeners",
     "listening",
     "stop",
@@ -58,7 +60,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notify": {"errors", "core", "spool"},
     "forensics": {"core", "spool", "recoveries"},
     "fault_plan": {"errors"},
-    "parameters": {"errors", "core", "fault_plan"},
+    "parameters": {"errors", "core", "fault_plan", "remedies", "device"},
+    "remedies": {"errors", "core"},
+    "device": {"errors", "core"},
     "recipe": {"errors"},
     "recipes": set(),
     "startup": {"child"},
@@ -74,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "display": GROUND,
     "comparison": GROUND | {"plots", "tracking"},
     "doctor": {*GROUND, "training", "telemetry"},
+    "diagnostics": {*GROUND, "training", "plots"},
     "drill": GROUND | {"plots", "tracking", "strikes", "supervisor"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
     **{
@@ -83,6 +88,9 @@ MAY_IMPORT: dict[str, set[str]] = {
             "training",
             "telemetry",
             "doctor",
+            "diagnostics",
+            "remedies",
+            "device",
             "testing",
             "supervisor",
             "display",
@@ -94,7 +102,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {*GROUND, *ROOT_PARTS, "testing", "training"},
 }
 
-AT_HOME = ("training", "doctor", "recipes", "api", "fitting")  # of TensorFlow and Keras
+#: Of TensorFlow and Keras.
+AT_HOME = ("training", "doctor", "diagnostics", "recipes", "remedies", "device", "api", "fitting")
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {
@@ -107,13 +116,14 @@ THIRD_PARTY: dict[str, dict[str, bool]] = {
         "cli": False,
         "drill": False,
         "doctor": False,
+        "diagnostics": False,
         "job": False,
         "child": False,
         "sender": True,
     },
     "psutil": {"telemetry": True},
     "pynvml": {"telemetry": True},
-    "matplotlib": {"plots": True, "comparison": True, "drill": True},
+    "matplotlib": {"plots": True, "comparison": True, "drill": True, "diagnostics": True},
     "click": {"cli": True},
     "rich": {"display": False, "cli": False},
 }

@@ -16,7 +16,7 @@ from mlflow_resilience.cli.main import USAGE
 from mlflow_resilience.cli.supervision import package_path
 from mlflow_resilience.core.fault import signal_name
 from mlflow_resilience.errors import ResilienceError, UsageError
-from mlflow_resilience.parameters import Parameters
+from mlflow_resilience.parameters import SHAPING, Parameters
 
 _FOLDER = "resilience/replay"
 _OURS = "mlflow-resilience: "
@@ -40,7 +40,7 @@ def command(run: str, fault: int, recipe: str | None, tracking_uri: str | None, 
         given = {"recipe": recipe or params.get("recipe", "")}
         if not given["recipe"]:
             raise UsageError(f"run {run} does not name the recipe that it trained: give it by --recipe")
-        given |= {name: params[name] for name in ("batch_size", "learning_rate", "seed", "epochs") if name in params}
+        given |= {name: params[name] for name in SHAPING if name in params}
         answer = _replayed(kept, Parameters.from_text(given))
     if as_json:
         click.echo(json.dumps(answer, ensure_ascii=False))

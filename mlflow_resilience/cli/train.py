@@ -48,6 +48,17 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("keep", "How many checkpoints, or e.g. last=3,best=1,every=10.")
 @_parameter("fault", "Faults on purpose: KIND@STEP[xTIMES][,...].")
 @_parameter("replay", "So much is kept of failed steps, for `mlflow-resilience replay`: none, or e.g. 64MB.")
+@_parameter(
+    "schedule", "Of the learning rate: warmup:100, cosine[:LENGTH], exponential:0.9:1epoch, cyclic:500[:2], floor:0.01."
+)
+@_parameter("plateau", "Lower the learning rate when a figure gets no better: val_loss:3[,factor:0.5,least:1e-6].")
+@_parameter("early_stopping", "End when a figure gets no better: val_loss:5[,restore,min_delta:0.001,mode:max].")
+@_parameter("clip", "Clip gradients: norm:1.0, value:0.5 or global_norm:1.0.")
+@_parameter("regularise", "Added to the model: l1:1e-5, l2:1e-4, dropout:0.3, batchnorm.")
+@_parameter("augment", "Of pictures while training: flip[:both], rotate:0.1, zoom:0.1, shift:0.1, noise:0.05.")
+@_parameter("precision", "none, mixed_bfloat16 or mixed_float16.")
+@_parameter("device", "memory_growth, memory_limit:4GB, threads:4[:2], deterministic, xla.")
+@_parameter("diagnostics", "Look at gradients, weights and the curve every so many steps: off, or e.g. 50.")
 @_parameter("notify", "A command or a URL that is told of stops, preemptions and changes of the result.")
 @options
 def command(**given: Any) -> int:

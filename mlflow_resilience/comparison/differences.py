@@ -11,7 +11,7 @@ from mlflow_resilience.summary import one_line
 KEEPING = frozenset(
     {
         *("resume", "recover", "max_attempts", "max_lost_time", "checkpoint_every", "keep"),
-        *("fault", "notify", "replay", "verbose", "policy", "checkpoints"),
+        *("fault", "notify", "replay", "diagnostics", "verbose", "policy", "checkpoints"),
     }
 )
 #: Another draw of the same: what it changes is noise.

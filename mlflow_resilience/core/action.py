@@ -125,6 +125,26 @@ class ScaleLearningRate(Action):
 
 
 @dataclass(frozen=True)
+class ClipGradients(Action):
+    """Clip gradients to a global norm; to half of the one before, each time further.
+
+    The norm is that of all gradients of an optimiser together, at the rate and the loss of the user; what the optimiser
+    clips itself it goes on to clip. A gradient that is not finite is no smaller for it.
+    """
+
+    norm: float = 1.0
+    changes_result: ClassVar[bool] = True
+
+    def change(self, settings: Settings, fault: Fault) -> Settings | None:
+        before = settings.gradient_bound
+        return replace(settings, gradient_bound=self.norm if before is None else min(self.norm, before / 2))
+
+    def phrase(self, settings: Settings) -> str:
+        bound = self.norm if settings.gradient_bound is None else settings.gradient_bound
+        return f"gradients clipped to a global norm of {bound:g}"
+
+
+@dataclass(frozen=True)
 class ReduceInput(Action):
     """Halve shuffle buffer, prefetch and parallelism of the input pipeline."""
 

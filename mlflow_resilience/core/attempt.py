@@ -15,6 +15,7 @@ class Settings:
     accumulation: int = 1  # pieces (micro-batches) that a batch is trained in, with one optimiser step
     validation_pieces: int = 1  # pieces that a batch is validated in
     learning_rate_scale: float = 1.0
+    gradient_bound: float | None = None  # the global norm that gradients are clipped to
     skipped_batches: tuple[int, ...] = ()  # global steps (from 1) whose batch is left out
     input_reduction: int = 1  # divisor of shuffle buffer, prefetch and parallelism
     memory_growth: bool = False

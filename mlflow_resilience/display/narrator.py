@@ -164,6 +164,8 @@ def _changed(entry: Entry) -> str:
     parts = [f"{settings['accumulation']} pieces a batch"] if settings.get("accumulation", 1) > 1 else []
     if (scale := settings.get("learning_rate_scale", 1.0)) != 1.0:
         parts.append(f"learning rate x {scale:g}")
+    if (bound := settings.get("gradient_bound")) is not None:
+        parts.append(f"gradients clipped to {bound:g}")
     if skipped := settings.get("skipped_batches"):
         parts.append(f"without the batch of step {', '.join(map(str, skipped))}")
     return f" ({'; '.join(parts)})" if parts else ""

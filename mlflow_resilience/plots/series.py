@@ -30,9 +30,11 @@ class Panel:
 
 def panels(keys: Iterable[str], limit: int) -> tuple[list[Panel], int]:
     """Training and validation of a metric side by side, its per-step values behind them; loss first. Also how many
-    panels are beyond ``limit``."""
+    panels are beyond ``limit``. Diagnostics have a figure of their own."""
     found: dict[str, Panel] = {}
     for key in keys:
+        if key.startswith("diagnostics/"):
+            continue
         name, role = _place(key)
         found.setdefault(name, Panel(name)).keys[role] = key
     ordered = sorted(found.values(), key=_rank)

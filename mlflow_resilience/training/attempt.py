@@ -103,7 +103,7 @@ class Attempt:
         self.watch.begun(whole=build.build(self.model, self.feed.element_spec))
         self.boundary = Boundary(self.model)
         self.signs = Signs(self.model)
-        boundary.hold_updates(self.model, self.boundary, self.signs)
+        boundary.hold_updates(self.model, self.boundary, self.signs, lambda: self.settings.gradient_bound)
         self.model.train_function = Step(self.model, self, self.model.train_function)
         self.enter("start")
         meta = self._meta

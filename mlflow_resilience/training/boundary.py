@@ -8,12 +8,15 @@ and marks when one does, so that a failure before the mark has left them alone, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from mlflow_resilience.training.clipping import clipped
 from mlflow_resilience.training.microbatch import collected
+from mlflow_resilience.training.replicas import after_all_replicas
 from mlflow_resilience.training.signs import Signs
 from mlflow_resilience.training.state import GROUPS, optimizers, value_of, variables
 
@@ -57,10 +60,15 @@ class Boundary:
         return {id(variable): value for variable, value in zip(self.watched, self._values[1:], strict=True)}
 
 
-def hold_updates(model: keras.Model, boundary: Boundary, signs: Signs) -> None:
-    """Let the optimisers' updates begin only once every gradient exists; count that they did, and measure them."""
+def hold_updates(
+    model: keras.Model, boundary: Boundary, signs: Signs, bound: Callable[[], float | None] = lambda: None
+) -> None:
+    """Let the optimisers' updates begin only once every gradient exists; count that they did, and measure them.
+
+    ``bound``, asked when a step is traced, is the norm that they are clipped to.
+    """
     for optimizer in optimizers(model):
-        _hold(optimizer, boundary.updates_begun, signs)
+        _hold(optimizer, boundary.updates_begun, signs, bound)
 
 
 def release_updates(model: keras.Model) -> None:
@@ -69,7 +77,9 @@ def release_updates(model: keras.Model) -> None:
         vars(optimizer).pop("apply", None)
 
 
-def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable, signs: Signs) -> None:
+def _hold(
+    optimizer: keras.optimizers.Optimizer, begun: tf.Variable, signs: Signs, bound: Callable[[], float | None]
+) -> None:
     original = type(optimizer).apply
 
     def apply(grads: Any, trainable_variables: Any = None) -> Any:
@@ -77,12 +87,14 @@ def _hold(optimizer: keras.optimizers.Optimizer, begun: tf.Variable, signs: Sign
         if collected(optimizer, grads, trainable_variables):
             return None
         present = [gradient for gradient in grads if gradient is not None]
-        with tf.control_dependencies(present):
+        with tf.control_dependencies(after_all_replicas(present)):
             mark = begun.assign_add(1, read_value=False)
         with tf.control_dependencies([mark] if mark is not None else []):
             grads = [gradient if gradient is None else _same(gradient) for gradient in grads]
         if present:
-            signs.measure(optimizer, present)
+            squares = signs.measure(optimizer, present)
+            if (norm := bound()) is not None:
+                grads = clipped(grads, tf.sqrt(squares), norm)
         return original(optimizer, grads, trainable_variables)
 
     optimizer.apply = apply

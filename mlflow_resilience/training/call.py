@@ -70,7 +70,12 @@ def plan_of(model: keras.Model, given: dict[str, Any], first_step: int = 0) -> P
 
 def steps_per_epoch(plan: Plan) -> int | None:
     """How many batches an epoch has; None where only training will tell. Reads no data."""
-    data, asked = plan.training["x"], plan.training["steps_per_epoch"]
+    return batches_of(plan.training)
+
+
+def batches_of(training: dict[str, Any]) -> int | None:
+    """The same for the arguments of training data alone."""
+    data, asked = training["x"], training.get("steps_per_epoch")
     if asked:
         return int(asked)
     if isinstance(data, tf.data.Dataset):
@@ -79,7 +84,7 @@ def steps_per_epoch(plan: Plan) -> int | None:
     if isinstance(data, keras.utils.PyDataset):
         return data.num_batches
     first = keras.tree.flatten(data)[0]
-    return math.ceil(len(first) / (plan.training["batch_size"] or 32)) if hasattr(first, "__len__") else None
+    return math.ceil(len(first) / (training.get("batch_size") or 32)) if hasattr(first, "__len__") else None
 
 
 def _validation(data: Any, call: dict[str, Any]) -> dict[str, Any] | None:

@@ -21,6 +21,9 @@ def in_words(model: keras.Model, before: Settings, after: Settings, step: int) -
         lines.append(f"validation batches {how} from step {step + 1}: their figures are equal but for rounding")
     if after.learning_rate_scale != before.learning_rate_scale:
         lines.append(f"learning rate times {after.learning_rate_scale:g} from step {step + 1}")
+    if after.gradient_bound != before.gradient_bound:
+        how = "no more clipped" if after.gradient_bound is None else f"clipped to a norm of {after.gradient_bound:g}"
+        lines.append(f"gradients {how} from step {step + 1}")
     left_out = sorted(set(after.skipped_batches) - set(before.skipped_batches))
     if left_out:
         lines.append(f"batch of step {', '.join(map(str, left_out))} left out")

@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 def digest_of(arrays: dict[str, np.ndarray]) -> str:
-    """One digest over the model and optimiser tensors: equal exactly when every bit of them is."""
+    """One digest over model and optimiser, on every replica: equal exactly when every bit of them is."""
     return _combined({name: _digest(array) for name, array in arrays.items() if _counts(name)})
 
 
@@ -63,7 +63,7 @@ def _combined(digests: dict[str, str]) -> str:
 
 
 def _counts(name: str) -> bool:
-    return name.startswith(("model/", "optimizer/"))
+    return name.startswith(("model/", "optimizer/", "replicas/"))
 
 
 def write(folder: Path, state: TrainingState, done: Callable[[float], None] = _unheard) -> Checkpoint:

@@ -37,6 +37,32 @@ def fewest_records(batch: Any) -> int:
     return max(1, min(_first_dimension(part) or 1 for part in parts(batch)))
 
 
+def after_all_replicas(tensors: list[Any]) -> list[Any]:
+    """What exists only once ``tensors`` do, in every replica of the step: none may go ahead where another one fails."""
+    if _one_of_several() is None:
+        return tensors
+    with tf.control_dependencies(tensors):
+        done = tf.identity(tf.constant(0.0))
+    return summed([done])
+
+
+def summed(tensors: list[Any]) -> list[Any]:
+    """The sums of tensors over the replicas of the step."""
+    replica = _one_of_several()
+    return tensors if replica is None else list(replica.all_reduce(tf.distribute.ReduceOp.SUM, tensors))
+
+
+def is_first_replica() -> bool:
+    """Whether what is traced here is the first replica's part of the step, or the only one."""
+    replica = _one_of_several()
+    return replica is None or int(tf.get_static_value(replica.replica_id_in_sync_group)) == 0
+
+
+def _one_of_several() -> Any:
+    replica = tf.distribute.get_replica_context()
+    return None if replica is None or replica.num_replicas_in_sync == 1 else replica
+
+
 def _at(value: Any, replica: int) -> Any:
     return value.values[replica] if isinstance(value, tf.distribute.DistributedValues) else value
 

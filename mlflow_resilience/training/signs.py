@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from mlflow_resilience.training.replicas import is_first_replica, summed
 from mlflow_resilience.training.state import optimizers, value_of
 
 _NONE = -1.0  # in the place of a sum of squares: no optimiser was applied
@@ -56,13 +57,12 @@ class Signs:
 
         return signed
 
-    def measure(self, optimizer: Any, gradients: list[Any]) -> None:
-        """``optimizer`` is about to be applied to ``gradients``."""
-        replica = tf.distribute.get_replica_context()
-        if replica is not None and replica.num_replicas_in_sync > 1:
-            gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        squares = tf.add_n([_squares(gradient) for gradient in gradients]) / tf.square(_scale(optimizer))
-        self._squares.assign(tf.where(self._squares < 0.0, squares, self._squares + squares))
+    def measure(self, optimizer: Any, gradients: list[Any]) -> Any:
+        """``optimizer`` is about to be applied to ``gradients``; gives their squared norm, at the user's own loss."""
+        squares = tf.add_n([_squares(each) for each in summed(gradients)]) / tf.square(_scale(optimizer))
+        if is_first_replica():  # all have the same sum, and one variable to note it in
+            self._squares.assign(tf.where(self._squares < 0.0, squares, self._squares + squares))
+        return squares
 
     def keep(self, step: int, told: Any) -> None:
         """The global step ``step`` is done, and told this."""

@@ -74,7 +74,7 @@ class Step:
         self._model = model
         self._around = around
         self._plain = plain
-        self._compiled: dict[tuple[int, bool], Any] = {}
+        self._compiled: dict[tuple[int, bool, float | None], Any] = {}
         self.data_seconds = 0.0
 
     def __call__(self, cursor: Cursor) -> Any:
@@ -186,12 +186,13 @@ class Step:
     def _compute(self, cursor: Cursor, batch: Any) -> Any:
         pieces = min(self._around.settings.accumulation, fewest_records(batch))
         whole = _fits(batch, cursor.element_spec)
-        function = self._compiled.get((pieces, whole))
+        kind = pieces, whole, self._around.settings.gradient_bound
+        function = self._compiled.get(kind)
         if function is not None:
             logs, told, after = function(batch)
         else:
             spec = cursor.element_spec if whole else _of_any_size(cursor.element_spec)
-            function = self._compiled[pieces, whole] = self._compile(pieces, spec)
+            function = self._compiled[kind] = self._compile(pieces, spec)
             logs, told, after = function(batch)
             self._tell_trace(function)
         self._around.signs.keep(self._around.next_step(), told)

