@@ -49,17 +49,28 @@ class Session:
         """Until all is delivered (0), or it is given up: unreachable (3), or a store that can never work (4)."""
         try:
             while self.folder.journal.exists():
-                self._look()
-                worked = self._deliver()
-                self._save()
-                if (code := self._finished(worked)) is not None:
+                try:
+                    code = self._round()
+                except OSError:
+                    if self.folder.journal.exists():
+                        raise
+                    break  # the folder was removed meanwhile
+                if code is not None:
                     return code
-                if not worked:
-                    time.sleep(TICK_SECONDS)
             return self._abandon()
         finally:
             self._executor.close()
             self._save(force=True)
+
+    def _round(self) -> int | None:
+        """Look, deliver, and remember; the exit code, once there is no more to do."""
+        self._look()
+        worked = self._deliver()
+        self._save()
+        code = self._finished(worked)
+        if code is None and not worked:
+            time.sleep(TICK_SECONDS)
+        return code
 
     def _abandon(self) -> int:
         """Somebody removed the job's folder. Nothing more can be delivered, but its runs can be closed."""
