@@ -245,7 +245,7 @@ def guide(folder: Path) -> dict[str, Any]:
         "dataset": tf.data.Dataset.from_tensor_slices((x[:320], y[:320])).batch(32),
     }
     page = (ROOT / "docs" / "guides" / "diagnostics.md").read_text()
-    snippets = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    snippets = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for snippet in snippets:
         exec(compile(snippet, "diagnostics.md", "exec"), names)
     symptoms = re.findall(r"^\| `(\w+)`(?: \(note\))? \|", page.partition("## The verdicts")[2], re.MULTILINE)
