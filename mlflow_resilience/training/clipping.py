@@ -10,7 +10,7 @@ import tensorflow as tf
 def clipped(gradients: list[Any], norm: Any, bound: float) -> list[Any]:
     """``gradients``, whose norm is ``norm``, brought down to ``bound``. A norm that is not finite makes them NaN where
     they are not finite themselves: nothing is hidden."""
-    factor = tf.minimum(1.0, bound / tf.maximum(norm, bound))
+    factor = bound / tf.maximum(norm, bound)
     return [None if gradient is None else _times(gradient, factor) for gradient in gradients]
 
 
