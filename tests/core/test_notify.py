@@ -227,7 +227,7 @@ def test_a_function_is_called_and_training_does_not_wait(journal: Journal, folde
     listening = heard(journal, slow)
     begun = time.monotonic()
     listening({"kind": "decision", "verdict": "stop", "text": "enough"})
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 10  # it would have waited 20
     assert called.wait(10)
     listening.close(0.1)
     release.set()

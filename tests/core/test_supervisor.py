@@ -320,29 +320,21 @@ def test_noise_stays_off_the_terminal_but_in_the_log(tmp_path: Path) -> None:
     assert "oneDNN" in job.folder.worker_log.read_text()
 
 
-def started(folder: Path) -> tuple[float, int]:
-    """Processor seconds until a command's worker runs, and the supervisor's peak memory in kB."""
-    folder.mkdir()
+def peak_memory(folder: Path) -> int:
+    """The supervisor's peak memory in kB once its worker runs."""
     worker = "import pathlib, time; pathlib.Path('up').touch(); time.sleep(600)"
     command = [sys.executable, "-m", "mlflow_resilience.cli", "run", "--delivery-seconds", "0", "--", sys.executable]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_RESILIENCE_HOME": str(folder / "home")}
     process = subprocess.Popen([*command, "-c", worker], cwd=folder, env=environ, stdout=subprocess.DEVNULL)
     try:
         eventually(lambda: (folder / "up").exists() or None)
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         status = Path(f"/proc/{process.pid}/status").read_text()
     finally:
         process.terminate()
         process.wait()
-    peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), peak
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
-def test_the_command_itself_is_small_and_starts_at_once(tmp_path: Path) -> None:
-    """Under 60 MB, and its worker runs after less than half a second of processor time: the clock would measure who
-    else is on the machine, and even this is better measured more than once."""
-    seconds, peak = started(tmp_path / "1")
-    for again in ("2", "3"):
-        seconds = seconds if seconds < 0.5 else started(tmp_path / again)[0]
-    assert seconds < 0.5
-    assert peak < 60 << 10
+def test_the_command_itself_is_small(tmp_path: Path) -> None:
+    """A supervisor stays under 60 MB. (How soon it starts is measured by scripts/bench start.)"""
+    assert peak_memory(tmp_path) < 60 << 10
