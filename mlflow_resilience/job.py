@@ -93,13 +93,19 @@ def join() -> Job | None:
     if not path:
         return None
     folder = JobFolder.open(Path(path))
-    entry: dict[str, Any] = {}
-    for each, _ in read(folder.journal):
-        entry.update(each if each.get("kind") == "job" else {})
+    entry = entry_of(folder)
     journal = folder.open_journal()
     _joined = Job(folder=folder, journal=journal, supervised=True, entry=entry, marks=Marks(journal, attempt()))
     _joined.journal.append("owner", durable=True, **identity("worker"))
     return _joined
+
+
+def entry_of(folder: JobFolder) -> dict[str, Any]:
+    """What the journal says of the job: its ``job`` entries, the later ones over the earlier."""
+    entry: dict[str, Any] = {}
+    for each, _ in read(folder.journal):
+        entry.update(each if each.get("kind") == "job" else {})
+    return entry
 
 
 def attempt() -> int:

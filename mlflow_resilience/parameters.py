@@ -44,6 +44,7 @@ class Parameters:
     replay: str = "none"
     max_lost_time: float | None = None
     policy: str = "default"
+    warm_spare: bool = False
     schedule: str = "none"
     plateau: str = "none"
     early_stopping: str = "none"
@@ -225,6 +226,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "fault": (_faults, "KIND@STEP[xTIMES][,...]"),
     "policy": (_policy, "default, strict or patient"),
     "max_lost_time": (_seconds, "none, or seconds,"),
+    "warm_spare": (_boolean, "true or false"),
     "replay": (_size, "none, or e.g. 64MB,"),
     "notify": (_notify, "none, a command or a URL"),
     **{name: (_remedy(name), "none, or what the reference says of it,") for name in REMEDIES},

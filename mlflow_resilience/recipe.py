@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -61,15 +62,20 @@ def check(reference: str) -> Path:
 
 
 def load(reference: str) -> Recipe:
-    """The recipe of a Python file or an importable module, imported."""
+    """The recipe of a Python file or an importable module, imported: once a process, unless its file has changed."""
     path = check(reference)
+    return _loaded(reference, path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@functools.cache
+def _loaded(reference: str, path: Path, digest: str) -> Recipe:
     name = reference if not _is_file(reference) else path.stem
     module = _import(path, name, reference)
     _require(path, {each for each in REQUIRED if callable(getattr(module, each, None))})
     return Recipe(
         name=name,
         path=path,
-        source_digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        source_digest=digest,
         build_model=module.build_model,
         load_data=module.load_data,
         callbacks=getattr(module, "callbacks", None),

@@ -75,6 +75,7 @@ def supervise(
     job: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     opens_attempts: bool = False,
+    spare: Sequence[str] = (),
 ) -> int:
     """Run a job on the terminal: its exit code."""
     from mlflow_resilience import display
@@ -99,6 +100,7 @@ def supervise(
         require_tracking=opts.require_tracking,
         tracking_wait_seconds=tracking_seconds(),
         parents=(caller or parents.nearest()) if with_parent else (),
+        spare_command=spare,
         opens_attempts=opens_attempts,
     )
     exit_file.begin()

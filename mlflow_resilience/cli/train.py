@@ -19,6 +19,7 @@ from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.spool.folder import JobFolder
 
 WORKER = [sys.executable, "-m", "mlflow_resilience.worker"]
+SPARE = [sys.executable, "-m", "mlflow_resilience.spare"]
 
 _DEFAULTS = vars(Parameters())
 
@@ -47,6 +48,7 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("checkpoint_every", "auto, or e.g. 50steps, 1epoch, 30s.")
 @_parameter("keep", "How many checkpoints, or e.g. last=3,best=1,every=10.")
 @_parameter("fault", "Faults on purpose: KIND@STEP[xTIMES][,...].")
+@_parameter("warm_spare", "true: keep a process ready that goes on at once when the one that trains is lost.")
 @_parameter("replay", "So much is kept of failed steps, for `mlflow-resilience replay`: none, or e.g. 64MB.")
 @_parameter(
     "schedule", "Of the learning rate: warmup:100, cosine[:LENGTH], exponential:0.9:1epoch, cyclic:500[:2], floor:0.01."
@@ -73,7 +75,8 @@ def command(**given: Any) -> int:
     job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **written}, "config": parameters.to_dict()}
     if supervised():
         return _join(job, parameters)
-    return supervise(WORKER, opts, parameters.rules(), job=job, environ=package_path())
+    spare = SPARE if parameters.warm_spare else ()
+    return supervise(WORKER, opts, parameters.rules(), job=job, environ=package_path(), spare=spare)
 
 
 def _join(job: Mapping[str, Any], parameters: Parameters) -> NoReturn:

@@ -24,6 +24,7 @@ class Following:
         self.step = 0
         self.epoch = 0
         self.saved = 0  # the step of the newest checkpoint, or that training began from
+        self.is_training = False  # the worker that runs has done its first step
         self.config: dict[str, Any] = {}  # of a recipe that runs as our command
         self.last_handled = 0.0  # when a fault that the worker itself dealt with was seen (monotonic)
         self.recent_decision: Entry | None = None  # by the worker that runs, or ran last
@@ -53,6 +54,8 @@ class Following:
             self.saved = int(entry.get("step") or 0)
             self.step = max(self.step, self.saved)
             self.epoch = int(entry.get("epoch") or self.epoch)
+        elif kind == "mark":
+            self.is_training = entry.get("mark") == "stepped"
         elif kind == "decision":
             self.recent_decision = entry
             self.last_handled = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -16,6 +17,7 @@ from mlflow_resilience.supervisor.output import OutputLog
 from mlflow_resilience.supervisor.plan import Plan
 from mlflow_resilience.supervisor.saving import SaveWatch
 from mlflow_resilience.supervisor.signals import STOP, Signals, StopRequest
+from mlflow_resilience.supervisor.spare import Spare
 from mlflow_resilience.supervisor.view import View
 from mlflow_resilience.supervisor.worker import reap_orphans
 
@@ -33,6 +35,7 @@ class Job:
         self.hangs = HangWatch(plan.limits)
         self.saves = SaveWatch(plan.limits, folder.checkpoints)
         self.output = OutputLog(folder.worker_log)
+        self.spare = Spare(plan.spare_command, self.environ)
         self.stop = StopRequest()
         self.at_once = False
         self.refusal: str | None = None
@@ -42,7 +45,17 @@ class Job:
     @property
     def known_children(self) -> set[int]:
         """Those that are no orphans of a worker."""
-        return {pid for pid in (self.worker_pid, self.sender.pid) if pid is not None}
+        return {pid for pid in (self.worker_pid, self.sender.pid, self.spare.pid) if pid is not None}
+
+    def environ(self) -> dict[str, str]:
+        """The environment of a worker."""
+        return {
+            **os.environ,
+            "PYTHONFAULTHANDLER": "1",  # a crash in native code then says where
+            "PYTHONUNBUFFERED": "1",  # and its last lines are not lost
+            **self.plan.environ,
+            "MLFLOW_RESILIENCE_JOB": os.fspath(self.folder.path),
+        }
 
     def wait(self, seconds: float) -> None:
         """Let time pass, less of it when a signal comes, and look after everything but the worker."""
@@ -64,6 +77,8 @@ class Job:
         self.refusal = self.refusal or self.sender.refusal()
         if self.plan.parents and self.stop.reason is None and parents.lost(self.plan.parents):
             self._ask_to_stop("the end of the process that started this job")
+        if self.following.is_training and self.stop.reason is None:
+            self.spare.keep()
         reap_orphans(self.known_children)
 
     def _ask_to_stop(self, reason: str) -> None:

@@ -22,7 +22,8 @@ class Plan:
     ``command`` is the worker's; ``job`` the fields of the journal's ``job`` entry; ``environ`` what its environment,
     and the sender's, have besides ours. A stop is granted ``grace_seconds`` to save. At the end the sender is waited
     for ``sender_wait_seconds`` at most. The death of one of the processes ``parents`` (pid, start ticks) is a request
-    to stop. ``opens_attempts`` is for commands that know nothing of attempts: each start is then one.
+    to stop. ``spare_command``, where there is one, is of a process that is kept ready to be the next worker.
+    ``opens_attempts`` is for commands that know nothing of attempts: each start is then one.
     """
 
     command: Sequence[str]
@@ -38,4 +39,5 @@ class Plan:
     require_tracking: bool = False
     tracking_wait_seconds: float = 120.0
     parents: Sequence[tuple[int, int]] = ()
+    spare_command: Sequence[str] = ()
     opens_attempts: bool = False

@@ -89,6 +89,7 @@ class _Supervisor:
         self._job.journal.append("owner", durable=True, **identity("supervisor"))
         self._job.sender.keep()
         end = self._without_tracking() or self._work()
+        self._job.spare.end()
         self._close("FINISHED" if end.exit_code == FINISHED else "KILLED" if end.outcome == "preempted" else "FAILED")
         if end.exit_code != FINISHED:
             self._tell_lost()
@@ -125,7 +126,7 @@ class _Supervisor:
         number = self._following.log.current
         self._job.journal.append("mark", mark="started", at=time.time(), attempt=number)
         try:
-            worker = Worker(self._plan.command, self._environ(number))
+            worker = self._from_spare(number) or self._started(number)
         except OSError as error:
             return _End("failed", USAGE, f"{self._plan.command[0]}: it cannot be started: {error.strerror}")
         ended = Watch(self._job, worker, number).to_end()
@@ -133,6 +134,21 @@ class _Supervisor:
         if self._plan.opens_attempts and self._following.log.attempt == opened and not self._following.log.is_open:
             self._judge.begin(self._position(), "the command was started")
         return self._after(ended)
+
+    def _started(self, number: int) -> Worker:
+        return Worker(self._plan.command, {**self._job.environ(), "MLFLOW_RESILIENCE_ATTEMPT": str(number)})
+
+    def _from_spare(self, number: int) -> Worker | None:
+        """The warm spare, where there is one, and where it was not memory that ran out."""
+        spare = self._job.spare
+        if "host_oom" in self._following.log.standings:
+            spare.give_up()
+        held = spare.resident_mb()
+        worker = spare.take(number)
+        if worker is not None:
+            text, data = "the warm spare goes on", {"resident_mb": None if held is None else round(held)}
+            self._job.journal.append("event", name="warm_spare", attempt=number, text=text, data=data)
+        return worker
 
     def _after(self, ended: Ended) -> _End | _Again:
         """What follows from a worker's end."""
@@ -211,16 +227,6 @@ class _Supervisor:
 
     def _position(self) -> Position:
         return Position(global_step=self._following.step, epoch=self._following.epoch)
-
-    def _environ(self, attempt: int) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PYTHONFAULTHANDLER": "1",  # a crash in native code then says where
-            "PYTHONUNBUFFERED": "1",  # and its last lines are not lost
-            **self._plan.environ,
-            "MLFLOW_RESILIENCE_JOB": os.fspath(self._job.folder.path),
-            "MLFLOW_RESILIENCE_ATTEMPT": str(attempt),
-        }
 
     def _without_tracking(self) -> _End | None:
         """The end of a job that may not train before MLflow has answered, when it does not."""

@@ -15,12 +15,12 @@ from mlflow_resilience.supervisor import kernel
 class Worker:
     """A running worker: the leader of a session of its own."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], *, stdin: int = subprocess.DEVNULL) -> None:
         reader, writer = os.pipe()
         try:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=writer,
                 stderr=writer,
                 env=environ,
@@ -44,6 +44,17 @@ class Worker:
             return True
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.pid, options) is not None
+
+    def tell(self, line: str) -> bool:
+        """Write to its standard input, where it was given one, and close it; whether it was there to read it."""
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            with pipe:
+                pipe.write(line.encode())
+        except BrokenPipeError:
+            return False
+        return True
 
     def ask_to_stop(self, trainer: int | None = None) -> None:
         """One SIGTERM, to the process that trains where another one started it (a shell)."""

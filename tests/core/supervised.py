@@ -163,6 +163,7 @@ def main(options: dict[str, Any]) -> None:
         require_tracking=options.get("require_tracking", False),
         tracking_wait_seconds=1.0,
         parents=nearest() if options.get("with_parent") else (),
+        spare_command=options.get("spare_command", ()),
         opens_attempts=options.get("opens_attempts", False),
     )
     result = supervise(plan, FileView(home / "shown"))

@@ -127,6 +127,31 @@ def test_struck_before_it_has_gone_on_with_the_job_before_it_still_does(tmp_path
 
 
 @pytest.mark.full
+def test_a_warm_spare_goes_on_to_the_same_result(tmp_path: Path, undisturbed: str) -> None:
+    """It was there before the kill, and has neither start nor import to do."""
+    running = Running(tmp_path, "--warm-spare", "true")
+    killed = running.at("epoch_end")
+    os.kill(killed, signal.SIGKILL)
+    assert running.end() == 0, (tmp_path / "output.txt").read_text()
+    assert final_digest(tmp_path) == undisturbed
+    (told,) = [entry for entry in running.entries("event") if entry["name"] == "warm_spare"]
+    assert told["attempt"] == 2
+    assert eventually(lambda: not left_running(tmp_path)), left_running(tmp_path)
+
+
+@pytest.mark.full
+def test_a_recipe_that_computes_when_it_is_imported_is_met_by_a_spare_without_it(tmp_path: Path) -> None:
+    """Device settings would come too late for it otherwise: `threads` is put in force in the second process too."""
+    recipe = tmp_path / "computes.py"
+    recipe.write_text(RECIPE.read_text() + "\nZERO = tf.zeros(())\n")
+    running = Running(tmp_path, "--warm-spare", "true", "--fault", "kill@30", "--device", "threads:1:1", recipe=recipe)
+    assert running.end() == 0, (tmp_path / "output.txt").read_text()
+    assert [entry["attempt"] for entry in running.entries("attempt")] == [1, 2]
+    told = [entry["name"] for entry in running.entries("event")]
+    assert "device_setting" in told and "device_warning" not in told, "which the second process would have said"
+
+
+@pytest.mark.full
 def test_stopped_in_a_first_step_without_an_end_it_leaves_at_once(tmp_path: Path, undisturbed: str) -> None:
     running = Running(tmp_path, "--fault", "hang@1")
     assert eventually(lambda: any(entry["name"] == "fault_on_purpose" for entry in running.entries("event")))
