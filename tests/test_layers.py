@@ -39,6 +39,7 @@ ROOT_PARTS = (
     "job",
     "replaying",
     "worker",
+    "spare",
     "equipping",
     "fitting",
     "surroundings",
