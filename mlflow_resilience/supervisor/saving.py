@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -39,10 +40,18 @@ class SaveWatch:
 
 
 def _writing(folder: Path) -> set[tuple[str, int]]:
+    """All that is being written, here and one folder down; what vanishes while we look is not."""
+    inner = [path for path in _inside(folder) if not path.name.startswith(_WRITING)]
     found = set()
-    for path in [*folder.glob(f"{_WRITING}*"), *folder.glob(f"*/{_WRITING}*")]:
-        try:
-            found.add((os.fspath(path), path.stat().st_ino))
-        except OSError:
-            continue  # it is whole now
+    for path in [*_inside(folder), *(each for one in inner for each in _inside(one))]:
+        with contextlib.suppress(OSError):
+            if path.name.startswith(_WRITING):
+                found.add((os.fspath(path), path.stat().st_ino))
     return found
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except OSError:  # it is gone, or is a file
+        return []

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,27 @@ def test_a_save_may_last_as_long_as_saves_have_lasted(tmp_path: Path) -> None:
     (tmp_path / ".writing-step-9-1").mkdir()
     watch.see(1001.0)
     assert watch.see(5000.0) is None, "a machine that was suspended"
+
+
+def test_checkpoints_that_come_and_go_meanwhile_are_no_error(tmp_path: Path) -> None:
+    """A worker removes what it need not keep, at the moment when the supervisor looks."""
+    watch, over = SaveWatch(Limits(), tmp_path), threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            for number in range(20):
+                (tmp_path / f"step-{number}").mkdir()
+            for number in range(20):
+                (tmp_path / f"step-{number}").rmdir()
+
+    worker = threading.Thread(target=come_and_go)
+    worker.start()
+    try:
+        seen = [watch.see(float(now)) for now in range(2000)]
+    finally:
+        over.set()
+        worker.join()
+    assert seen == [None] * 2000
 
 
 def test_a_new_worker_keeps_what_was_learned() -> None:
