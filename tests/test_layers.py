@@ -78,7 +78,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": GROUND | {"plots"},
     "display": GROUND,
     "comparison": GROUND | {"plots", "tracking"},
-    "doctor": {*GROUND, "training", "telemetry"},
+    "doctor": {*GROUND, "training", "telemetry", "pipelines"},
+    "pipelines": {*GROUND, "training", "remedies"},
     "diagnostics": {*GROUND, "training", "plots"},
     "drill": GROUND | {"plots", "tracking", "strikes", "supervisor"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
@@ -104,7 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 #: Of TensorFlow and Keras.
-AT_HOME = ("training", "doctor", "diagnostics", "recipes", "remedies", "device", "api", "fitting")
+AT_HOME = ("training", "pipelines", "doctor", "diagnostics", "recipes", "remedies", "device", "api", "fitting")
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {

@@ -25,13 +25,23 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @click.option("--scan", is_flag=True, help="Read every record, and name those that cannot be read.")
 @click.option("--scan-all", type=bool, default=False, hidden=True, help="The same, as an MLproject gives it.")
 @click.option("--batches", type=click.IntRange(min=1), default=16, show_default=True, help="So many are looked at.")
+@click.option("--throughput", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Measure whether it would wait for its data, each thing for so long.")  # fmt: skip
 @click.option("--epochs", help="As `train` has it, and so the next ones.")
 @click.option("--batch-size")
 @click.option("--learning-rate")
 @click.option("--seed")
 @click.option("--keep")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(recipe: str, scan: bool, scan_all: bool, batches: int, as_json: bool, **given: str | None) -> int:
+def command(
+    recipe: str,
+    scan: bool,
+    scan_all: bool,
+    batches: int,
+    throughput: float | None,
+    as_json: bool,
+    **given: str | None,
+) -> int:
     """Examine RECIPE: its data against its model and loss, its arithmetic, and room for it on this machine.
 
     Nothing is trained. Exit codes: 0, 1 when something was found that will fail training, 2 wrong usage.
@@ -42,7 +52,7 @@ def command(recipe: str, scan: bool, scan_all: bool, batches: int, as_json: bool
     from mlflow_resilience.doctor.examination import Extent, examine
 
     with _progress() as tell:
-        extent = Extent(batches=batches, scan=scan or scan_all, tell=tell)
+        extent = Extent(batches=batches, scan=scan or scan_all, throughput=throughput, tell=tell)
         findings = examine(parameters, home=home(), tracking_uri=_store(), extent=extent)
     counts = {str(severity): sum(each.severity == severity for each in findings) for severity in SEVERITIES}
     told = {"recipe": recipe, "findings": [finding.to_dict() for finding in findings], "counts": counts}

@@ -22,6 +22,7 @@ from mlflow_resilience.doctor import (
     room,
     scanning,
     server,
+    speed,
     tracing,
 )
 from mlflow_resilience.doctor.facts import Expected, Split
@@ -34,10 +35,12 @@ from mlflow_resilience.training.callback_state import unstorable
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """How far to look: so many batches of the training data, and whether to read every record."""
+    """How far to look: so many batches of the training data, whether to read every record, and for how many seconds to
+    measure each thing about its pace, if at all."""
 
     batches: int = 16
     scan: bool = False
+    throughput: float | None = None
     tell: scanning.Told = lambda read, bad: None
 
 
@@ -72,6 +75,8 @@ def _of_recipe(parameters: Parameters, home: Path, extent: Extent) -> Iterator[F
     yield from _of_model(model, data[0], splits[0], parameters, home)
     yield from _of_splits(splits, looking.expected_by(model), parameters.epochs)
     yield from _of_callbacks(callbacks)
+    if extent.throughput is not None:
+        yield from speed.measured(data[0], model, extent.throughput)
 
 
 def _of_splits(splits: list[Split], expected: Expected, epochs: int) -> Iterator[Finding]:

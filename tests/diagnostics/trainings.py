@@ -106,8 +106,8 @@ def underfitting(seed: int) -> Diagnostics:
 def oscillation(seed: int) -> Diagnostics:
     """Regression on all records at once with so much momentum that it runs through the valley and back."""
     data = _line(seed, 256)
-    return train(seed, lambda: [_dense(1, "linear")], lambda: keras.optimizers.SGD(0.1, momentum=0.99), data, None,
-                 epochs=20, loss="mse", every=2, batch_size=256)  # fmt: skip
+    return train(seed, lambda: [_dense(1, "linear")], lambda: keras.optimizers.SGD(0.1, momentum=0.998), data, None,
+                 epochs=24, loss="mse", every=2, batch_size=256)  # fmt: skip
 
 
 def plateau(seed: int) -> Diagnostics:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
+from mlflow_resilience.pipelines import arrays as built_arrays
+from mlflow_resilience.pipelines import images
 from mlflow_resilience.training.reshuffling import EachEpoch
 
 RECORDS, BATCH, EPOCHS = 76, 8, 3  # ten batches an epoch, the last one of four records
@@ -109,6 +114,25 @@ def _repeated() -> dict[str, Any]:
     return {**batched(slices().repeat().batch(BATCH)), "steps_per_epoch": STEPS}
 
 
+def _built_images() -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp())
+    for index, (picture, label) in enumerate(zip(*arrays(), strict=True)):
+        (folder / str(label)).mkdir(exist_ok=True)
+        pixels = np.clip(picture[..., 0] * 60 + 120, 0, 255).astype("uint8")
+        Image.fromarray(pixels).save(folder / str(label) / f"{index:03d}.png")
+    # The cache lies beside the folders of the classes, and hidden: it is no class.
+    words = "flip,rotate:0.1,zoom:0.1,shift:0.2,noise:0.05"
+    data = images(
+        folder, size=(4, 4), channels=1, batch_size=BATCH, seed=3, validation=0, augment=words, cache=folder / ".cache"
+    )
+    return batched(data.train)
+
+
+def _built_arrays() -> dict[str, Any]:
+    data = built_arrays(*arrays(), batch_size=BATCH, seed=3, validation=0, augment="flip:both,noise:0.1")
+    return batched(data.train)
+
+
 PIPELINES: dict[str, Callable[[], dict[str, Any]]] = {
     "slices": _slices,
     "stateless": _stateless,
@@ -119,6 +143,8 @@ PIPELINES: dict[str, Callable[[], dict[str, Any]]] = {
     "py_dataset": _py_dataset,
     "unknown": _unknown,
     "repeated": _repeated,
+    "built_images": _built_images,
+    "built_arrays": _built_arrays,
     "three_steps_per_execution": _slices,
     "eager": _slices,  # no tracing: for many short trainings in one process
 }

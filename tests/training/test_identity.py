@@ -25,6 +25,8 @@ NAMES = (
     "py_dataset",
     "unknown",
     "repeated",
+    "built_images",
+    "built_arrays",
     "three_steps_per_execution",
 )
 CELLS = list(itertools.product(NAMES, POINTS, WAYS))
