@@ -10,15 +10,16 @@ from mlflow_resilience.core.judge import Judge
 from mlflow_resilience.core.redaction import redact
 from mlflow_resilience.fits import Turn, tell_completed
 from mlflow_resilience.job import Job
+from mlflow_resilience.spool.journal import read
 from mlflow_resilience.training import completed
 from mlflow_resilience.training.plan import Plan
 from mlflow_resilience.training.trainer import KerasTrainer
 
 
 def log_final_model(job: Job, trainer: KerasTrainer, judge: Judge) -> None:
-    """The finished model goes into the journal, where it can be written; that it cannot ends nothing."""
+    """The finished model goes into the journal, once, where it can be written; that it cannot ends nothing."""
     exporter = trainer.exporter
-    if exporter is None:
+    if exporter is None or _is_logged(job, trainer):
         return
     local_id = uuid.uuid4().hex[:16]
     folder = job.folder.path / "models" / local_id
@@ -44,6 +45,14 @@ def log_final_model(job: Job, trainer: KerasTrainer, judge: Judge) -> None:
         metrics=trainer.last_metrics,
         delete_after_upload=True,
     )
+
+
+def _is_logged(job: Job, trainer: KerasTrainer) -> bool:
+    """By an earlier process, which ended after its training had."""
+    job.journal.flush()
+    models = (entry for entry, _ in read(job.folder.journal) if entry.get("kind") == "model")
+    mine = {"name": "model", "step": trainer.position.global_step, "digest": trainer.digest()}
+    return any(mine.items() <= entry.items() for entry in models)
 
 
 def keep_end(job: Job, folder: Path, plan: Plan, trainer: KerasTrainer, turn: Turn) -> None:

@@ -37,6 +37,7 @@ from mlflow_resilience.spool.journal import Journal, read
 from mlflow_resilience.stop import StopRequests
 from mlflow_resilience.surroundings import beating, surroundings
 from mlflow_resilience.testing import Injector, Place
+from mlflow_resilience.together import Together
 from mlflow_resilience.training import build, checkpoint, completed
 from mlflow_resilience.training.call import plan_of, steps_per_epoch
 from mlflow_resilience.training.export import Exporter
@@ -90,12 +91,14 @@ def run_fit(
     fit: Callable[..., Any] | None = None,
     turn: Turn | None = None,
     first_step: int = 0,
+    together: Together | None = None,
 ) -> Outcome:
     """Train ``model`` with ``call``, the arguments of `fit`, through whatever can be recovered from.
 
     ``identity`` is what the resume key covers besides model and data. ``turn`` is the fit's place among those of a
-    script that is started again, where it is passed by once it has ended. Raises what `fit` would raise where recovery
-    cannot help, or RecoveryExhausted; UsageError or NothingToDo about a job to go on with.
+    script that is started again, where it is passed by once it has ended. ``together``: with other processes. Raises
+    what `fit` would raise where recovery cannot help, or RecoveryExhausted; UsageError or NothingToDo about a job to go
+    on with.
     """
     model._assert_compile_called("fit")
     again, turn = turn is not None, turn or Turn(first_step=first_step)
@@ -105,17 +108,22 @@ def run_fit(
     parts = _Parts(job, plan, policy, checkpoints, turn)
     with surroundings(job) as (heart, stop):
         heart.beat("start", plan.first_step, plan.initial_epoch)
-        found = parts.find(checkpoints.resume, dict(identity or {}))
+        found = parts.find(checkpoints.resume, dict(identity or {}), together)
         if again and (passed := _pass_by(job, parts.folder, plan)) is not None:
             if not turn.begun:
                 tell_completed(job, turn, passed.global_step)
             return Outcome(history=plan.history, step=passed.global_step)
-        sizes = Sizes(job, parts.judge, keep=not faults and not turn.index)
-        if found is None and not turn.index:
+        alone = together is None
+        sizes = Sizes(job, parts.judge, keep=alone and not faults and not turn.index)
+        if alone and found is None and not turn.index:
             sizes.offer()
         ports = parts.ports(heart, stop, found, faults)
-        trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
-        stop.stuck = lambda signal: leaving.from_outside(job, trainer, parts.judge, signal, parts.listeners.close)
+        if together is not None:
+            ports = replace(ports, stop_asked=lambda: together.stop_asked(stop))
+            trainer = together.trainer(plan, ports, fit or model.fit)
+        else:
+            trainer = (_Restarted if again and _remembers(plan) else KerasTrainer)(plan, ports, fit or model.fit)
+            stop.stuck = lambda signal: leaving.from_outside(job, trainer, parts.judge, signal, parts.listeners.close)
         try:
             result = _train(job, trainer, parts.judge)
         finally:
@@ -151,7 +159,7 @@ class _Parts:
             self.judge.log.settings = settings
         self.keeper = _keeper(job, self.folder, checkpoints, self.judge, self._journal)
 
-    def find(self, resume: str, identity: dict[str, Any]) -> TrainingState | None:
+    def find(self, resume: str, identity: dict[str, Any], together: Together | None) -> TrainingState | None:
         """The state to go on from. Raises UsageError or NothingToDo about a job to go on with."""
         job, plan = self._job, self._plan
         with contextlib.suppress(Exception):  # it fails again within the loop, which judges it
@@ -160,6 +168,11 @@ class _Parts:
             job.marks.tell("restoring")
         writing = replace(job, journal=cast(Journal, self._journal))
         resuming = Resuming(writing, self.keeper, plan, resume, identity, self._turn)
+        if together is not None:
+            return together.start(lambda: self._find(resuming), self.folder)
+        return self._find(resuming)
+
+    def _find(self, resuming: Resuming) -> TrainingState | None:
         while True:
             try:
                 return resuming.find()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mlflow_resilience import fault_plan
+from mlflow_resilience.compression.wanted import Wanted
 from mlflow_resilience.core import addressee, bytesize
 from mlflow_resilience.core.policy import Policy
 from mlflow_resilience.core.schedule import Retention, Schedule
@@ -54,6 +55,9 @@ class Parameters:
     precision: str = "none"
     device: str = "none"
     diagnostics: str = "off"
+    compress: str = "none"
+    engine: str = "local"
+    num_workers: int = 1
 
     @classmethod
     def from_text(cls, given: Mapping[str, str]) -> Self:
@@ -66,6 +70,7 @@ class Parameters:
             values.setdefault("max_attempts", Policy.patient().max_attempts)
         made = cls(**values)
         made.remedies()  # some exclude each other
+        made._check_engine()
         return made
 
     @classmethod
@@ -76,6 +81,16 @@ class Parameters:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, but for ``notify``."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "notify"}
+
+    def _check_engine(self) -> None:
+        if self.engine == "local" and self.num_workers > 1:
+            raise UsageError(f"num_workers={self.num_workers} needs engine=ray")
+        if self.engine == "ray" and self.batch_size < self.num_workers:
+            raise UsageError(f"batch_size={self.batch_size} is that of all num_workers={self.num_workers} together")
+        if self.engine == "ray" and self.warm_spare:
+            raise UsageError("warm_spare=true: engine=ray has no spare; leave one of them out")
+        if self.engine == "ray" and self.compress != "none":
+            raise UsageError(f"compress={self.compress}: engine=ray trains only; leave one of them out")
 
     def rules(self) -> Policy:
         """What recovery may do."""
@@ -99,6 +114,10 @@ class Parameters:
     def on_device(self) -> DeviceSettings:
         """What is asked for of the device."""
         return DeviceSettings.parse(self.device, self.precision)
+
+    def smaller(self) -> Wanted:
+        """What is made of the trained model."""
+        return Wanted.parse(self.compress)
 
     def for_recipe(self) -> dict[str, Any]:
         """What the functions of a recipe are called with."""
@@ -206,6 +225,17 @@ def _diagnostics(text: str) -> str:
     return "off" if text in ("off", "none") else str(_at_least(1)(text))
 
 
+def _engine(text: str) -> str:
+    if text not in ("local", "ray"):
+        raise ValueError(text)
+    return text
+
+
+def _compress(text: str) -> str:
+    Wanted.parse(text)
+    return text
+
+
 def _name(text: str) -> str:
     if not text:
         raise ValueError(text)
@@ -233,4 +263,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "precision": (_precision, "none, mixed_bfloat16 or mixed_float16"),
     "device": (_device, "none, or e.g. memory_growth,threads:4,"),
     "diagnostics": (_diagnostics, "off, or a number of steps, 1 or more,"),
+    "compress": (_compress, "none, or e.g. prune:0.5,int8,"),
+    "engine": (_engine, "local or ray"),
+    "num_workers": (_at_least(1), "a whole number, 1 or more,"),
 }

@@ -16,6 +16,7 @@ TIMES = {
     "backoff": "waiting before a retry",
     "save_stall": "waiting for a save",
     "data_wait": "waiting for data",
+    "compression": "making smaller models",
     "idle": "idle after a death",
 }
 _SHORT = 300.0  # seconds: the start of Python and TensorFlow is a large part of a job below it, and no sign of trouble

@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from mlflow_resilience import equipping, fault_plan, recipe
+from mlflow_resilience import equipping, fault_plan, recipe, shrinking
 from mlflow_resilience.core.capability import Capabilities
 from mlflow_resilience.core.decision import Decision
 from mlflow_resilience.core.fault import describe
@@ -20,6 +20,7 @@ from mlflow_resilience.job import Job, join, listen_for_stacks
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.recoveries import known
 from mlflow_resilience.spool.heartbeat import Heartbeat
+from mlflow_resilience.together import Together
 
 FINISHED, FAILED, USAGE, PREEMPTED, NEW_PROCESS = 0, 1, 2, 75, 76
 
@@ -35,7 +36,7 @@ def main() -> int:
     listen_for_stacks(job)
     parameters = Parameters.from_dict(job.entry.get("config") or {})
     try:
-        return _train(job, parameters)
+        return train(job, parameters)
     except UsageError as error:
         print(f"mlflow-resilience: {error}", file=sys.stderr)
         return USAGE
@@ -43,17 +44,21 @@ def main() -> int:
         job.journal.close()
 
 
-def _train(job: Job, parameters: Parameters) -> int:
-    policy = parameters.rules()
+def train(job: Job, parameters: Parameters, together: Together | None = None) -> int:
+    """The same for a job at hand; ``together`` with the other processes of a group."""
+    policy, alone = parameters.rules(), together is None or together.is_chief
     try:
         with contextlib.closing(Heartbeat(job.folder.heartbeat)) as heart:
             heart.beat("start", 0)
             _import(job)
             heart.leave("build")
-            made = _make(job, parameters)
+            made = _make(job, parameters, together)
     except UsageError:
         raise
     except Exception as error:
+        if together is not None:
+            _show(error)
+            return together.broken(describe(error, phase="start"))
         return _end_before_training(job, policy, error)
     from mlflow_resilience.fitting import Checkpoints, run_fit
     from mlflow_resilience.resuming import NothingToDo
@@ -67,11 +72,13 @@ def _train(job: Job, parameters: Parameters) -> int:
             checkpoints=Checkpoints(
                 every=parameters.checkpoint_every,
                 keep=str(parameters.keep),
-                resume=parameters.resume,
+                resume=parameters.resume if alone else "never",
+                log_models=alone,
                 replay=parameters.replay,
             ),
-            faults=fault_plan.parse(parameters.fault),
+            faults=fault_plan.parse(parameters.fault) if alone else (),
             identity=made["identity"],
+            together=together,
         )
     except NothingToDo as done:
         print(done)
@@ -85,8 +92,14 @@ def _train(job: Job, parameters: Parameters) -> int:
         _show(error)
         return FAILED
     if outcome.left is not None:
+        if together is not None:
+            return PREEMPTED
         _leave(job)
-    return NEW_PROCESS if outcome.new_process is not None else FINISHED
+    if outcome.new_process is not None:
+        return NEW_PROCESS
+    if together is None:
+        shrinking.make_smaller(job, parameters, made["model"], made["call"], outcome.step)
+    return FINISHED
 
 
 def _leave(job: Job) -> NoReturn:
@@ -105,13 +118,15 @@ def _import(job: Job) -> None:
         job.marks.tell("imported")
 
 
-def _make(job: Job, parameters: Parameters) -> dict[str, Any]:
+def _make(job: Job, parameters: Parameters, together: Together | None) -> dict[str, Any]:
     """The recipe's data, model and callbacks, in that order, after device and seed are set; with what the parameters
     add to them."""
     import keras
 
     notes = equipping.Notes(job)
     equipping.set_device(parameters, notes, grow=job.log().settings.memory_growth)
+    if together is not None:
+        together.connect()
     loaded = recipe.load(parameters.recipe)
     params = parameters.for_recipe()
     keras.utils.set_random_seed(parameters.seed)
@@ -126,6 +141,8 @@ def _make(job: Job, parameters: Parameters) -> dict[str, Any]:
         call.update(validation_data=validation)
     treated = equipping.treat(model, call, parameters, notes)
     call["callbacks"] = [*callbacks, *treated.callbacks]
+    if together is not None:
+        together.attach(treated.model)
     identity: dict[str, Any] = {
         "recipe": loaded.name,
         "seed": parameters.seed,

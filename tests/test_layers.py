@@ -32,6 +32,7 @@ GROUND = {
 #: The composition root and its pieces: they put the parts together for one process that trains.
 ROOT_PARTS = (
     "api",
+    "together",
     "leaving",
     "child",
     "fits",
@@ -41,6 +42,7 @@ ROOT_PARTS = (
     "worker",
     "spare",
     "equipping",
+    "shrinking",
     "fitting",
     "surroundings",
     "ending",
@@ -61,8 +63,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notify": {"errors", "core", "spool"},
     "forensics": {"core", "spool", "recoveries"},
     "fault_plan": {"errors"},
-    "parameters": {"errors", "core", "fault_plan", "remedies", "device"},
+    "parameters": {"errors", "core", "fault_plan", "remedies", "device", "compression"},
     "remedies": {"errors", "core"},
+    "compression": {"errors", "core"},
     "device": {"errors", "core"},
     "recipe": {"errors"},
     "recipes": set(),
@@ -81,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": {*GROUND, "training", "telemetry", "pipelines"},
     "pipelines": {*GROUND, "training", "remedies"},
     "diagnostics": {*GROUND, "training", "plots"},
+    "ray": {*GROUND, "job", "worker", "resuming", "stop", "training", "supervisor"},
     "drill": GROUND | {"plots", "tracking", "strikes", "supervisor"},
     "sender": GROUND | {"tracking", "plots", "report", "telemetry"},
     **{
@@ -93,6 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "diagnostics",
             "remedies",
             "device",
+            "compression",
             "testing",
             "supervisor",
             "display",
@@ -105,7 +110,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 #: Of TensorFlow and Keras.
-AT_HOME = ("training", "pipelines", "doctor", "diagnostics", "recipes", "remedies", "device", "api", "fitting")
+AT_HOME = (
+    *("training", "ray", "pipelines", "compression", "doctor", "diagnostics", "recipes", "remedies", "device"),
+    *("api", "fitting"),
+)
 
 #: Where each heavy or special package may be imported; with False, only inside functions.
 THIRD_PARTY: dict[str, dict[str, bool]] = {
@@ -127,6 +135,7 @@ THIRD_PARTY: dict[str, dict[str, bool]] = {
     "pynvml": {"telemetry": True},
     "matplotlib": {"plots": True, "comparison": True, "drill": True, "diagnostics": True},
     "click": {"cli": True},
+    "ray": {"ray": False},
     "rich": {"display": False, "cli": False},
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +15,13 @@ import click
 from mlflow_resilience import recipe
 from mlflow_resilience.cli.naming import job_to_resume
 from mlflow_resilience.cli.supervision import F, Options, options, package_path, supervise, supervised
+from mlflow_resilience.errors import UsageError
 from mlflow_resilience.notify import arm
 from mlflow_resilience.parameters import Parameters
 from mlflow_resilience.spool.folder import JobFolder
 
 WORKER = [sys.executable, "-m", "mlflow_resilience.worker"]
+RAY_WORKER = [sys.executable, "-m", "mlflow_resilience.ray.driver"]
 SPARE = [sys.executable, "-m", "mlflow_resilience.spare"]
 
 _DEFAULTS = vars(Parameters())
@@ -61,6 +64,9 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("precision", "none, mixed_bfloat16 or mixed_float16.")
 @_parameter("device", "memory_growth, memory_limit:4GB, threads:4[:2], deterministic, xla.")
 @_parameter("diagnostics", "Look at gradients, weights and the curve every so many steps: off, or e.g. 50.")
+@_parameter("engine", "local: this process's machine; ray: num_workers processes that Ray starts.")
+@_parameter("num_workers", "So many processes, each with its part of every batch (engine=ray).")
+@_parameter("compress", "Of the trained model make: prune:0.5[:EPOCHS], int8, litert, qat; measured in one table.")
 @_parameter("notify", "A command or a URL that is told of stops, preemptions and changes of the result.")
 @options
 def command(**given: Any) -> int:
@@ -73,19 +79,28 @@ def command(**given: Any) -> int:
     told |= {"resume": parameters.resume} if "resume" in told else {}
     written = {name: text for name, text in told.items() if name not in ("notify", "max_attempts")}
     job = {"kind_of_job": "recipe", "params": {**as_text(parameters), **written}, "config": parameters.to_dict()}
+    worker = _worker(parameters)
     if supervised():
-        return _join(job, parameters)
+        return _join(job, parameters, worker)
     spare = SPARE if parameters.warm_spare else ()
-    return supervise(WORKER, opts, parameters.rules(), job=job, environ=package_path(), spare=spare)
+    return supervise(worker, opts, parameters.rules(), job=job, environ=package_path(), spare=spare)
 
 
-def _join(job: Mapping[str, Any], parameters: Parameters) -> NoReturn:
+def _worker(parameters: Parameters) -> list[str]:
+    if parameters.engine == "local":
+        return WORKER
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("engine=ray needs Ray: pip install 'mlflow-resilience[ray]'")
+    return RAY_WORKER
+
+
+def _join(job: Mapping[str, Any], parameters: Parameters, worker: list[str]) -> NoReturn:
     """Become the worker of the job that supervises us already (`run -- mlflow-resilience train`, or the backend)."""
     folder = JobFolder.open(os.environ["MLFLOW_RESILIENCE_JOB"])
     with contextlib.closing(folder.open_journal()) as journal:
         journal.append("job", durable=True, **job)
     arm(folder, parameters.rules().notify)
-    os.execve(WORKER[0], WORKER, {**os.environ, **package_path()})
+    os.execve(worker[0], worker, {**os.environ, **package_path()})
 
 
 def as_text(parameters: Parameters) -> dict[str, str]:

@@ -63,7 +63,8 @@ def _noise(picture: Any, key: Any, deviation: float) -> Any:
 
 
 def _drawn(key: Any, count: int, most: float) -> list[Any]:
-    return tf.unstack(tf.random.stateless_uniform((count,), key, -most, most))
+    drawn: list[Any] = tf.unstack(tf.random.stateless_uniform((count,), key, -most, most))
+    return drawn
 
 
 def _moved(picture: Any, *, angle: Any = 0.0, scale: Any = 1.0, down: Any = 0.0, right: Any = 0.0) -> Any:

@@ -30,13 +30,9 @@ def variants(
 ) -> tuple[list[Variant], tuple[str, ...]]:
     """What can be tried, and in words what cannot. A cache is filled for about ``seconds``."""
     stages = list(pipeline.stages(dataset))
-    tried, left = [], []
-    for find in (_prefetched, _in_parallel):
-        found = find(dataset, stages)
-        (left if isinstance(found, str) else tried).append(found)
-    found = _cached(dataset, stages, math.ceil(seconds / max(input_seconds, 1e-4)))
-    (left if isinstance(found, str) else tried).append(found)
-    return tried, tuple(left)  # type: ignore[return-value]
+    affordable = math.ceil(seconds / max(input_seconds, 1e-4))
+    found = [_prefetched(dataset, stages), _in_parallel(dataset, stages), _cached(dataset, stages, affordable)]
+    return [each for each in found if isinstance(each, Variant)], tuple(each for each in found if isinstance(each, str))
 
 
 def _prefetched(dataset: tf.data.Dataset, stages: list[pipeline.Stage]) -> Variant | str:

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: ``startup``: processes begin, import, trace, and whatever a script does outside of its fits. ``save_stall``: training
-#: waits for a save, the finished model's included. ``idle``: nothing runs, from a death to its judgment. ``replayed``:
+#: waits for a save, the finished model's included. ``compression``: after
+#: training, smaller models are made. ``idle``: nothing runs, from a death to its judgment. ``replayed``:
 #: steps done again; of a job that did not finish, also those that its successor will do again.
-PARTS = ("productive", "replayed", "startup", "restore", "save_stall", "data_wait", "backoff", "recovery", "idle")
+PARTS = (
+    *("productive", "replayed", "startup", "restore", "save_stall", "data_wait", "backoff", "recovery", "idle"),
+    "compression",
+)
 
 _ENDED_BY = {
     "judged": "idle",
@@ -155,6 +159,11 @@ class WallClock:
     def _on_attempt_ended(self, entry: Mapping[str, Any], time: float) -> None:
         if not self._dead:
             self._do("recovery" if entry.get("status") == "FAILED" else "save_stall")
+
+    def _on_event(self, entry: Mapping[str, Any], time: float) -> None:
+        if entry.get("name") == "compressing":
+            self._spend(time, self._now)
+            self._do("compression")
 
     def _on_job_ended(self, entry: Mapping[str, Any], time: float) -> None:
         if self._dead or entry.get("owner_gone"):

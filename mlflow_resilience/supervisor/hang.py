@@ -20,6 +20,7 @@ FLOORS: Mapping[str, float] = {
     "epoch_end": 120.0,
     "checkpoint": 120.0,
     "tracking": 120.0,
+    "compress": 3600.0,  # after training: it trains on, converts, and measures
 }
 
 #: The phases that come before a worker's first step.

@@ -193,6 +193,8 @@ class Delivery:
                 self._client.log_artifacts(run_id, str(path), folder)
             else:
                 self._client.log_artifact(run_id, str(path), folder)
+        if operation.table:
+            self.table_tag(f"{folder}/{path.name}")
 
     def note(self, text: str) -> None:
         """The run's description: what somebody else wrote there stays, ahead of ours."""
@@ -205,8 +207,10 @@ class Delivery:
             known = json.loads(self.state.adopted.get("tags", {}).get(LOGGED_ARTIFACTS, "[]"))
         except ValueError:
             known = []
-        mine = {"path": path, "type": "table"}
-        self.tags("job", {LOGGED_ARTIFACTS: json.dumps([*(each for each in known if each != mine), mine])})
+        if path not in self.state.tables:
+            self.state.tables.append(path)
+        mine = [{"path": each, "type": "table"} for each in self.state.tables]
+        self.tags("job", {LOGGED_ARTIFACTS: json.dumps([*(each for each in known if each not in mine), *mine])})
 
 
 def _name(run: RunKey) -> str:

@@ -72,11 +72,12 @@ class EndScriptRun:
 
 @dataclass(frozen=True)
 class SendFile:
-    """A file that waits on disk becomes an artifact."""
+    """A file that waits on disk becomes an artifact; ``table``: one that MLflow shows as a table."""
 
     run: RunKey
     path: str
     folder: str
+    table: bool = False
 
 
 @dataclass(frozen=True)

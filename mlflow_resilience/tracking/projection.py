@@ -227,7 +227,8 @@ class Projection:
         return [DropModel(f"{self.record.job_id}/{entry.get('local_id')}")]
 
     def _on_artifact(self, entry: Entry) -> list[Operation]:
-        return [SendFile(self._run_of(entry), str(entry.get("path")), str(entry.get("folder") or "resilience"))]
+        folder, table = str(entry.get("folder") or "resilience"), bool(entry.get("table"))
+        return [SendFile(self._run_of(entry), str(entry.get("path")), folder, table)]
 
     def _on_event(self, entry: Entry) -> list[Operation]:
         if entry.get("name") == "lineage":

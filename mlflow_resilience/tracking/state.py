@@ -34,6 +34,7 @@ class SenderState:
     problems: list[dict[str, Any]] = field(default_factory=list)
     adopted: dict[str, Any] = field(default_factory=dict)  # what the run held before we first wrote to it
     clock_shift: int = 0  # seconds between the run's start and this job's, for a run that had memory curves
+    tables: list[str] = field(default_factory=list)  # artifacts that MLflow shows as tables
     ambiguous: list[str] = field(default_factory=list)  # local ids whose creation may have happened unseen
     ended: bool = False
     time: float = 0.0

@@ -24,7 +24,7 @@ class Exporter:
     state. ``loads_standalone`` is None when the model can be loaded by itself, or else the reason why not."""
 
     def __init__(self, model: keras.Model) -> None:
-        self.signature = _signature(model)
+        self.signature = signature(model)
         self.loads_standalone: str | None = None
         self._twin: keras.Model | None = None
         try:
@@ -70,7 +70,8 @@ def _twin_of(model: keras.Model) -> keras.Model:
     return twin
 
 
-def _signature(model: keras.Model) -> dict[str, Any] | None:
+def signature(model: keras.Model) -> dict[str, Any] | None:
+    """Inputs and outputs by name, dtype and shape; None for a model that does not tell them."""
     inputs, outputs = getattr(model, "inputs", None), getattr(model, "outputs", None)
     if not inputs or not outputs:
         return None

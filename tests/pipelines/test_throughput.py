@@ -111,7 +111,7 @@ def test_a_verdict_is_a_value() -> None:
 
 
 def test_the_doctor_tells_it_as_findings() -> None:
-    """A warning where training would wait, with each remedy that was tried; a note on arrays, which are not measured."""
+    """A warning where training would wait, with the remedies that were tried; a note on arrays, left alone."""
     found = list(speed.measured(data(slow=0.05), model(), 0.3))
     assert [each.severity for each in found] == ["warning", "note", "note"]
     assert found[0].text.startswith("bound by its input") and found[1].text.startswith("tried with cache: ")
