@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from mlflow_resilience.cli.output_file import OutputFile
 from mlflow_resilience.cli.side_by_side import show
 from mlflow_resilience.errors import UsageError
 
@@ -20,7 +21,7 @@ OUTCOMES = ("clean", "recovered", "failed", "preempted", "running")
 @click.option("--experiment", default="", help="All runs of the experiment of this name, the newest 200.")
 @click.option("--outcome", default="", help="With --experiment: only these, e.g. failed,recovered.")
 @click.option("--tracking-uri", help="Where the runs are; default: MLFLOW_TRACKING_URI, or the store in this folder.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the page here too.")
+@click.option("-o", "--output", type=OutputFile(), help="Write the page here too.")
 @click.option("--no-log", "log", flag_value=False, type=bool, default=True, help="Make no run of it in MLflow.")
 def command(
     run: tuple[str, ...], more: str, experiment: str, outcome: str, tracking_uri: str | None,

@@ -14,6 +14,7 @@ import click
 from mlflow_resilience import recipe as recipes
 from mlflow_resilience.cli.drill_log import DrillLog
 from mlflow_resilience.cli.drill_view import progress, show
+from mlflow_resilience.cli.output_file import OutputFile
 from mlflow_resilience.cli.supervision import package_path
 from mlflow_resilience.drill.matrix import read_only
 from mlflow_resilience.drill.settings import HANG_SECONDS, Selection, Settings
@@ -22,7 +23,6 @@ from mlflow_resilience.spool.folder import home
 
 _DIVERGED = 1
 _COUNT, _SOME = click.IntRange(min=0), click.IntRange(min=1)
-_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command(name="drill")
@@ -44,8 +44,8 @@ _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 )
 @click.option("--jobs", type=_SOME, default=1, show_default=True, help="So many cells at a time.")
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever was done before.")
-@click.option("--json", "json_file", type=_FILE, help="Write the scorecard here too.")
-@click.option("--junit", "junit_file", type=_FILE, help="And as JUnit XML here.")
+@click.option("--json", "json_file", type=OutputFile(), help="Write the scorecard here too.")
+@click.option("--junit", "junit_file", type=OutputFile(), help="And as JUnit XML here.")
 @click.option("--model", default="", help="Tag this logged model, or the newest one of this run, with the verdict.")
 @click.option("--tracking-uri", help="Where the drill is logged; default: MLFLOW_TRACKING_URI, or the store in here.")
 @click.option("--experiment", default="", envvar="MLFLOW_EXPERIMENT_NAME", help="The drill's run is made in it.")
@@ -62,7 +62,6 @@ def command(
     """
     settings = _settings(recipe, given)
     selection = Selection(only=tuple(read_only(only)), quick=quick or sample, plans=plans, seed=seed)
-    _check_writable(json_file, junit_file)
     with _ends_by_sigterm(), DrillLog.opened(tracking_uri, experiment, model, wanted=log) as told:
         from mlflow_resilience.drill.drilling import drill
         from mlflow_resilience.drill.junit import junit
@@ -87,14 +86,6 @@ def _settings(recipe: str, given: dict[str, Any]) -> Settings:
     recipes.check(recipe)
     every, seconds = given["checkpoint_every"], given["hang_seconds"]
     return Settings(recipe=recipe, epochs=given["epochs"], params=params, every=every, hang_seconds=seconds)
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Now, and not after an hour. Raises OSError."""
-    for path in paths:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.open("a").close()
 
 
 @contextmanager

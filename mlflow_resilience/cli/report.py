@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mlflow_resilience import undisturbed
+from mlflow_resilience.cli.output_file import OutputFile
 from mlflow_resilience.errors import UsageError
 from mlflow_resilience.spool import naming
 from mlflow_resilience.spool.folder import home
@@ -16,7 +17,7 @@ from mlflow_resilience.spool.record import JobRecord
 
 @click.command(name="report")
 @click.argument("run")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="[default: report-RUN.html]")
+@click.option("-o", "--output", type=OutputFile(), help="[default: report-RUN.html]")
 @click.option("--tracking-uri", help="Where the run is; default: MLFLOW_TRACKING_URI, or the store in this folder.")
 def command(run: str, output: Path | None, tracking_uri: str | None) -> None:
     """Write the report of RUN: the id of an MLflow run or of a job, or its beginning. Where the job's folder is not on

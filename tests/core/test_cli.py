@@ -52,6 +52,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["run", "--grace-seconds", "-3", "--", "true"], "grace-seconds"),
         (["frobnicate"], "no such command 'frobnicate'"),
         (["explain", "missing.txt"], "missing.txt"),
+        (["train", "--compress", "prune:1.5"], "compress=prune:1.5: 'prune:1.5' cannot be read"),
+        (["train", "--warm-spare", "maybe"], "warm_spare=maybe: true or false is needed"),
+        (["doctor", "--throughput", "0"], "throughput"),
+        (["compare", "aaaa", "bbbb", "-o", "half.py/page.html"], "half.py/page.html cannot be written: File exists"),
+        (["report", "aaaa", "-o", "."], "is a directory"),
+        (["drill", "--json", "half.py/x.json"], "half.py/x.json cannot be written: File exists"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_nothing_starts(
