@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,27 +23,48 @@ if TYPE_CHECKING:
 
 BEGUN, DONE, FAILED, LINE = "compressing", "compressed", "compression_failed", "compression"
 TABLE = "compression.json"
+TRIES = 2  # processes that may die of it: the training has gone well, and is not to be given up for this
 
 
 def make_smaller(job: Job, parameters: Parameters, model: keras.Model, call: dict[str, Any], step: int) -> None:
     """What the parameter ``compress`` asks for, once in a job."""
     wanted = parameters.smaller()
-    if not wanted or _is_done(job):
+    begun = _begun(job) if wanted else None
+    if begun is None:
         return
-    from mlflow_resilience.compression import compress
-
-    train, fit = _training(call)
+    if begun >= TRIES:
+        text = f"the model is not compressed: {begun} processes have died of it"
+        return _tell(job, FAILED, text, step, durable=True)
     _tell(job, BEGUN, f"making smaller models: {parameters.compress}", step, durable=True)
     try:
         with contextlib.closing(Heartbeat(job.folder.heartbeat)) as heart:
             heart.beat("compress", step)
-            folder = job.folder.path / "compressed"
-            held_out = call.get("validation_data")
-            table = compress(model, wanted, train, held_out, folder=folder, seed=parameters.seed, **fit)
+            table = _made(job, parameters, model, call, lambda: heart.beat("compress", step))
         _log(job, table, model, parameters.compress, step)
     except Exception as error:  # of the user's data or model, or the disk is full: the training itself has gone well
         text = f"the model could not be compressed: {type(error).__name__}: {error}"
-        _tell(job, FAILED, redact(text), step)
+        _tell(job, FAILED, redact(text), step, durable=True)
+
+
+def _made(
+    job: Job, parameters: Parameters, model: keras.Model, call: dict[str, Any], alive: Callable[[], None]
+) -> Table:
+    import keras
+
+    from mlflow_resilience.compression import compress
+
+    train, fit = _training(call)
+    told = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: alive())
+    return compress(
+        model,
+        parameters.smaller(),
+        train,
+        call.get("validation_data"),
+        folder=job.folder.path / "compressed",
+        seed=parameters.seed,
+        callbacks=[told],
+        **fit,
+    )
 
 
 def _training(call: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -53,16 +74,25 @@ def _training(call: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return columns, {"batch_size": call.get("batch_size")}
 
 
-def _is_done(job: Job) -> bool:
+def _begun(job: Job) -> int | None:
+    """How often it was begun in this job; None where it has come to an end."""
     job.journal.flush()
-    return any(entry.get("kind") == "event" and entry.get("name") == DONE for entry, _ in read(job.folder.journal))
+    events = [entry.get("name") for entry, _ in read(job.folder.journal) if entry.get("kind") == "event"]
+    return None if DONE in events or FAILED in events else events.count(BEGUN)
+
+
+def _logged(job: Job) -> set[str]:
+    """The models that an earlier process has handed over already."""
+    job.journal.flush()
+    return {str(entry.get("local_id")) for entry, _ in read(job.folder.journal) if entry.get("kind") == "model"}
 
 
 def _log(job: Job, table: Table, model: keras.Model, asked: str, step: int) -> None:
     from mlflow_resilience.training.export import signature
 
     described = json.dumps({"signature": signature(model)})
-    for row in table.made:
+    logged = _logged(job)
+    for row in (row for row in table.made if _local_id(row) not in logged):
         _log_model(job, row, described, asked, step)
     path = job.folder.artifacts / TABLE
     path.write_text(json.dumps(table.to_dict()))
@@ -73,10 +103,14 @@ def _log(job: Job, table: Table, model: keras.Model, asked: str, step: int) -> N
     _tell(job, DONE, f"compressed, from {table.original.records} records: {names}", step, durable=True)
 
 
+def _local_id(row: Measured) -> str:
+    return f"compressed-{row.name}"
+
+
 def _log_model(job: Job, row: Measured, described: str, asked: str, step: int) -> None:
-    local_id = uuid.uuid4().hex[:16]
+    local_id = _local_id(row)
     folder = job.folder.path / "models" / local_id
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     shutil.move(row.path, folder / f"model{Path(row.path).suffix}")
     (folder / "model.json").write_text(described)
     figures = {**row.metrics, "bytes": row.bytes, "gzip_bytes": row.gzip_bytes, "latency_ms": row.latency_ms}

@@ -32,7 +32,8 @@ def compress(
     """Make smaller models of a trained one and measure each beside it: ``prune:0.5,int8,litert``.
 
     The files are written to ``folder``: ``NAME.keras`` or ``NAME.tflite``. ``train`` and ``validation`` are data sets,
-    PyDatasets or tuples of arrays; ``fit`` is more for the fine-tuning's ``fit`` (``batch_size``). It is all measured
+    PyDatasets or tuples of arrays; ``fit`` is more for the fine-tuning's ``fit`` (``batch_size``,
+    ``callbacks``). It is all measured
     on ``validation``, or on ``train`` where there is none. Keras's random seed is set to ``seed``. The given model is
     left as it is.
 

@@ -26,7 +26,8 @@ def prune(model: keras.Model, share: float, data: dict[str, Any], *, epochs: int
     made.optimizer.build(made.trainable_variables)
     if isinstance(made.optimizer._learning_rate, keras.Variable):
         made.optimizer.learning_rate = float(made.optimizer.learning_rate) * rate
-    made.fit(**data, epochs=epochs, verbose=0, callbacks=[Masks(share, epochs)])
+    callbacks = [Masks(share, epochs), *data.get("callbacks", ())]
+    made.fit(**{**data, "epochs": epochs, "verbose": 0, "callbacks": callbacks})
     return bare(made)
 
 

@@ -81,33 +81,54 @@ def test_a_job_logs_each_model_and_one_table(tmp_path: Path) -> None:
     assert models(plain)["model"].tags["resilience.digest"] == found["model"].tags["resilience.digest"]
 
 
-@pytest.mark.full
-@pytest.mark.timeout(600)
-def test_a_process_that_dies_meanwhile_is_started_again(tmp_path: Path) -> None:
-    """The trained model is logged once and is the same; the smaller ones are made by the next process."""
-    dies = RECIPE.replace("import keras, numpy as np", "import keras, numpy as np, os, pathlib, signal").replace(
+def dying(module: str, function: str, times: int, after: int) -> str:
+    """The recipe, in which the process dies in so many calls of a function of ours, beginning with one."""
+    return RECIPE.replace(
         "def callbacks",
-        """
-from mlflow_resilience import compression
-from mlflow_resilience.compression import compressing
-plain = compressing.compress
+        f"""
+import importlib, os, pathlib, signal
+module = importlib.import_module({module!r})
+plain = module.{function}
 def struck(*args, **more):
     mark = pathlib.Path("struck")
-    if not mark.exists():
-        mark.touch()
+    mark.write_text((mark.read_text() if mark.exists() else "") + "x")
+    if {after} < len(mark.read_text()) <= {after + times}:
+        args[0].journal.flush() if hasattr(args[0], "journal") else None
         os.kill(os.getpid(), signal.SIGKILL)
     return plain(*args, **more)
-compressing.compress = struck
+module.{function} = struck
 
 def callbacks""",
     )
-    ended = run(tmp_path / "struck", dies, "--compress", "int8")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("module", "function", "after"),
+    [("mlflow_resilience.compression.compressing", "compress", 0), ("mlflow_resilience.shrinking", "_log_model", 1)],
+)
+def test_a_process_that_dies_meanwhile_is_started_again(module: str, function: str, after: int, tmp_path: Path) -> None:
+    """Before anything was made, and when one of two was logged: each model is logged once, the trained one the same."""
+    ended = run(tmp_path / "struck", dying(module, function, 1, after), "--compress", "prune:0.5,int8")
     assert ended.code == 0, ended.output
     found, (job,) = models(ended), ended.jobs()
-    assert {"model", "model-int8"} <= set(found)
+    assert {"model", "model-pruned", "model-int8"} <= set(found)
     assert job.data.tags["resilience.outcome"] == "recovered"
     plain = run(tmp_path / "plain", RECIPE)
     assert models(plain)["model"].tags["resilience.digest"] == found["model"].tags["resilience.digest"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_what_kills_every_process_is_left_after_the_second(tmp_path: Path) -> None:
+    """The training has gone well, and its job ends well."""
+    ended = run(
+        tmp_path / "struck", dying("mlflow_resilience.compression.compressing", "compress", 9, 0), "--compress", "int8"
+    )
+    assert ended.code == 0, ended.output
+    assert "the model is not compressed: 2 processes have died of it" in ended.output
+    assert {name for name in models(ended) if name != "checkpoint"} == {"model"}
 
 
 @pytest.mark.full
