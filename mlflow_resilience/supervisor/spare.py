@@ -48,7 +48,7 @@ class Spare:
         return spare
 
     def give_up(self) -> None:
-        """Have none, now and later: its memory is needed."""
+        """Have none, now and later: the job has ended, or its memory is needed."""
         self._is_of_use = False
         self.end()
 

@@ -89,7 +89,7 @@ class _Supervisor:
         self._job.journal.append("owner", durable=True, **identity("supervisor"))
         self._job.sender.keep()
         end = self._without_tracking() or self._work()
-        self._job.spare.end()
+        self._job.spare.give_up()
         self._close("FINISHED" if end.exit_code == FINISHED else "KILLED" if end.outcome == "preempted" else "FAILED")
         if end.exit_code != FINISHED:
             self._tell_lost()

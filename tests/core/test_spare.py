@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mlflow_resilience.spool.process import is_alive
-from tests.core.supervised import WORKER, eventually, supervised
+from tests.core.supervised import SENDER, WORKER, eventually, supervised
 
 #: A worker that ends at once on its first attempt, when there is a spare; what it writes tells who has run.
 BODY = """
@@ -45,6 +45,15 @@ def test_a_spare_goes_on_and_another_one_takes_its_place(tmp_path: Path) -> None
     told = [entry for entry in job.entries("event") if entry["name"] == "warm_spare"]
     assert [entry["attempt"] for entry in told] == [2, 3]
     assert all(entry["data"]["resident_mb"] > 0 for entry in told)
+
+
+def test_none_is_made_once_the_job_has_ended(tmp_path: Path) -> None:
+    """While the last entries are delivered, nothing is kept ready any more."""
+    slow = SENDER + "\nimport time; time.sleep(1.5)"
+    body = BODY.replace("attempt < 3", "attempt < 2")
+    with supervised(tmp_path / "home", body, spare_command=spare(body), sender=slow) as job:
+        result = job.end()
+    assert (result["outcome"], result["left"]) == ("recovered", [])
 
 
 def test_without_a_command_there_is_none(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ FAST = ["several", "jit"]
 FULL = ["plain", *FAST, "jit_several", "jit_convolution", "jit_recurrent", "eager", "scaled", "recurrent", "decayed"]
 
 
+@pytest.mark.full
 def test_a_training_is_the_same_with_diagnostics_bit_for_bit(tmp_path: Path) -> None:
     """Weights, optimiser and history; with several steps an execution, and compiled by XLA."""
     _same_bits(tmp_path, FAST, intervals=[3], epochs=1)

@@ -78,6 +78,7 @@ def test_the_terminal_tells_each_fault_and_decision_in_a_line(recovered: Ended) 
     assert "mlflow server" in recovered.output
 
 
+@pytest.mark.full
 def test_without_recovery_the_fault_is_logged_and_the_run_failed(tmp_path: Path) -> None:
     ended = train(tmp_path, "--epochs", "1", "--fault", "oom@20", "--recover", "false")
     assert ended.code == 1, ended.output

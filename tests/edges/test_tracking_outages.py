@@ -47,6 +47,7 @@ def team_server(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) ->
     yield from started(Server(tmp_path_factory.mktemp("team"), postgres.uri))
 
 
+@pytest.mark.full
 def test_hung_server(server: Server, tmp_path: Path) -> None:
     """A server that stands still for the whole job: the sender gives up in time, and ``sync`` makes it complete."""
     server.signal(signal.SIGSTOP)

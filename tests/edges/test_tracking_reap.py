@@ -65,6 +65,7 @@ def assert_it_reads_well(place: Path, uri: str, run_id: str, tags: dict[str, str
     assert "process_death" in tags["resilience.attempt.1"]
 
 
+@pytest.mark.full
 def test_the_next_start_closes_what_died(database: Path, place: Path) -> None:
     """A job that starts in the same home delivers and closes the one before it."""
     home, uri = place / "swept", f"sqlite:///{database}"

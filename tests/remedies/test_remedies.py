@@ -178,6 +178,7 @@ def test_augmentation_helps_where_pictures_are_moved(tmp_path: Path) -> None:
 # -- together with recovery ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_resume_under_schedule_and_early_stopping_is_exact(tmp_path: Path) -> None:
     """Interrupted in mid-epoch and gone on with by a new model, it ends early, with the bits of plain `fit`."""
     chosen = {name: texts.TOGETHER[name] for name in ("schedule", "early_stopping")}

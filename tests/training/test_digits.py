@@ -28,6 +28,7 @@ def facts(process: subprocess.Popen[str]) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.full
 def test_the_pipeline_repeats_resumes_and_reads_real_files_written_once(tmp_path: Path) -> None:
     both = [start("pipeline", tmp_path) for _ in range(2)]  # at once, on an empty cache
     first, second = (facts(process) for process in both)
