@@ -67,8 +67,16 @@ def test_without_a_command_there_is_none(tmp_path: Path) -> None:
 
 def test_a_spare_that_dies_is_not_replaced_and_costs_nothing(tmp_path: Path) -> None:
     """What ended it would end the next one too; the worker is then started as without one."""
-    dying = [sys.executable, "-c", SPARE.replace("line = sys.stdin", "sys.exit(3) #")]
-    with supervised(tmp_path / "home", BODY.replace("ready-{attempt}", "ready-1"), spare_command=dying) as job:
+    dying = [
+        sys.executable,
+        "-c",
+        SPARE.replace("line = sys.stdin", "sys.exit(3) #").replace(".close()", ".write(str(os.getpid()))"),
+    ]
+    body = BODY.replace("ready-{attempt}", "ready-1").replace(
+        "    os.kill",
+        "    while os.path.exists('/proc/' + (folder.path / 'ready-1').read_text()): time.sleep(0.01)\n    os.kill",
+    )
+    with supervised(tmp_path / "home", body, spare_command=dying) as job:
         assert job.end()["outcome"] == "recovered"
     assert (job.folder.path / "ran-3").read_text() == "cold"
     assert not (job.folder.path / "ready-2").exists()
