@@ -121,11 +121,12 @@ def pair(batch: int, every: int, turns: int) -> tuple[list[float], list[float]]:
 
 def measure(every: int, batch: int, pairs: int, turns: int) -> dict[str, Any]:
     ratios, bare = [], []
-    for _ in range(pairs):
+    for number in range(pairs):
         plain, watched = pair(batch, every, turns)
         around = zip(watched, itertools.pairwise(plain), strict=False)
         ratios.append(statistics.median(ours / statistics.mean(each) for ours, each in around))
         bare += plain
+        print(f"a reading every {every}: pair {number + 1} of {pairs}, {ratios[-1]:.4f}", flush=True)
     low, high = _interval(ratios)
     ratio = statistics.median(ratios)
     return {
@@ -155,8 +156,8 @@ def main() -> int:
     told: dict[str, Any] = {"format": 1, "machine": {**machine, "load": round(os.getloadavg()[0], 2)}}
     batch = batch_for(0.02 if quick else 0.1)
     told["batch"], told["parameters"] = batch, make().count_params()
-    told["results"] = [measure(1, batch, 1 if quick else 10, 5 if quick else 15),
-                       measure(50, batch, 1 if quick else 10, 3)]  # fmt: skip
+    told["results"] = [measure(1, batch, 1 if quick else 6, 5 if quick else 12),
+                       measure(50, batch, 1 if quick else 6, 3)]  # fmt: skip
     print(json.dumps(told, indent=1))
     if not quick:
         RESULTS.mkdir(parents=True, exist_ok=True)
