@@ -88,10 +88,14 @@ def _counted(names: list[str]) -> str:
     return ", ".join(one_line(name, 60) + (f" {times} times" if times > 1 else "") for name, times in once.items())
 
 
+_IN_STEP = ("data", "step", "trace")
+
+
 def _places(faults: list[FaultRecord]) -> str:
     if len(faults) == 1:
         return one_line(faults[0].place, 120)
-    steps = [f"{fault.step:,}" for fault in faults if fault.step is not None]
+    # A fault in a step is of the one that was being done, which comes after those that were.
+    steps = [f"{fault.step + (fault.phase in _IN_STEP):,}" for fault in faults if fault.step is not None]
     if not steps:
         return f"{len(faults)} times" if len(faults) > 1 else ""
     shown = ", ".join(steps[:5]) + (f" and {len(steps) - 5} more" if len(steps) > 5 else "")

@@ -35,6 +35,11 @@ class FaultRecord:
         return self.where or ("" if self.step is None else f"at step {self.step}")
 
     @property
+    def phase(self) -> str:
+        """What was being done, as far as it is known."""
+        return str(self.fault.get("phase") or "unknown")
+
+    @property
     def step(self) -> int | None:
         """The global step that was done when it happened, where known."""
         position = self.fault.get("position")
@@ -224,6 +229,14 @@ class JobRecord:
             if fault.number == entry.get("number"):
                 fault.decision = entry
                 return
+
+    def kept(self) -> tuple[int, float]:
+        """The step that a next process would go on from, and when it was reached: of the newest checkpoint since the
+        last attempt began, or of its beginning."""
+        last = self.attempts[-1] if self.attempts else AttemptRecord(0)
+        since = [each for each in self.checkpoints if float(each.get("time") or 0.0) >= last.started]
+        found = [(int(each.get("step") or 0), float(each.get("time") or 0.0)) for each in since]
+        return found[-1] if found else (last.step, last.started)
 
     def _on_attempt_ended(self, entry: Entry) -> None:
         attempt = self.attempt(entry.get("attempt"))

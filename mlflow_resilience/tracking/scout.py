@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from typing import Any
@@ -118,6 +119,12 @@ class Scout:
             self._write_end()
         return True
 
+    def _epoch(self) -> int:
+        """The one that the trainer was last in, as its heartbeat has it."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            return int(json.loads(self.folder.heartbeat.read_bytes())["epoch"])
+        return self.record.attempts[-1].epoch if self.record.attempts else 0
+
     def _write_end(self) -> None:
         text = "the process died without a word; start the same command again to resume"
         for attempt in self.record.attempts:
@@ -125,7 +132,17 @@ class Scout:
                 if attempt.fault is None:
                     self._write_fault(attempt.number)
                 self.append("attempt_ended", attempt=attempt.number, status="FAILED", step=attempt.last_step)
+        self._write_lost()
         self.append("job_ended", outcome="failed", exit_code=None, text=text, owner_gone=True)
+
+    def _write_lost(self) -> None:
+        """What was done beyond the newest checkpoint has to be done again."""
+        record = self.record
+        step, reached = record.kept()
+        if record.attempts and record.last_step > step:
+            seconds = max(0.0, record.last_time - reached)
+            number = record.attempts[-1].number
+            self.append("lost", attempt=number, seconds=seconds, steps=record.last_step - step)
 
     def _write_fault(self, attempt: int) -> None:
         number = len(self.record.faults) + 1
@@ -133,7 +150,7 @@ class Scout:
             "exception": "ProcessDeath",
             "message": "the process ended without a word: killed, or the machine went down",
             "phase": "process",
-            "position": {"global_step": self.record.last_step, "epoch": 0, "step": 0},
+            "position": {"global_step": self.record.last_step, "epoch": self._epoch(), "step": 0},
             "time": time.time(),
         }
         self.append(

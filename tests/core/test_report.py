@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mlflow_resilience.report import render
-from mlflow_resilience.spool.record import JobRecord
+from mlflow_resilience.report.view import _places
+from mlflow_resilience.spool.record import FaultRecord, JobRecord
 
 _spec = importlib.util.spec_from_file_location("example_job", Path(__file__).with_name("example_job.py"))
 assert _spec and _spec.loader
@@ -273,3 +274,12 @@ def test_a_running_job_says_as_of_when() -> None:
         record.add(entry)
     text = Page(render(record)).text
     assert "Still running" in text and "as of 2027-01-15" in text
+
+
+def test_faults_of_one_class_are_placed_as_each_alone_is() -> None:
+    """A step that fails is the one after those that were done, in the group's line as in its own."""
+    faults = [
+        FaultRecord(number, 1, 1.0, {"phase": phase, "position": {"global_step": step}})
+        for number, (phase, step) in enumerate([("step", 39), ("data", 59), ("process", 70)], 1)
+    ]
+    assert _places(faults) == "at step 40, 60, 70"

@@ -63,6 +63,7 @@ def assert_it_reads_well(place: Path, uri: str, run_id: str, tags: dict[str, str
     assert "**failed**" in tags["mlflow.note.content"]
     assert "Result: There is no finished result." in tags["mlflow.note.content"]
     assert "process_death" in tags["resilience.attempt.1"]
+    assert tags["resilience.lineage_lost_steps"] == "10", "those beyond the checkpoint"
 
 
 @pytest.mark.full
