@@ -47,6 +47,7 @@ class Step:
         self._before = [(variable, variable.numpy()) for variable in self._variables()]
         compiled = tf.function(self._model.train_step, jit_compile=True if self._model.jit_compile is True else None)
         self._run = self._model.train_step if self._model.run_eagerly else compiled
+        self(self._batch)  # traced and compiled now: a pipeline would run ahead meanwhile, and seem faster than it is
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
