@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlflow_resilience.spool.record import FaultRecord, JobRecord
+from mlflow_resilience.spool.summary import on_purpose as on_purpose
 from mlflow_resilience.time_use import duration as duration
 from mlflow_resilience.time_use import elapsed as elapsed
 from mlflow_resilience.time_use import goodput as goodput
@@ -210,12 +211,13 @@ def summary_lines(record: JobRecord) -> list[str]:
     """Five plain lines: outcome, faults, result, cost, last metrics. Safe to print as they are."""
     where = [f"{fault.failure_class} {fault.place}".rstrip() for fault in record.faults]
     shown = ", ".join(where[:6]) + (f" and {len(where) - 6} more" if len(where) > 6 else "")
+    planned = f"; on purpose: {one_line(on_purpose(record), 100)}" if on_purpose(record) else ""
     share = goodput_words(record)
     spent = f"{count(lost_steps(record), 'step')} lost" + (f", goodput {share}" if share else "")
     last = [f"{one_line(key, 40)} {value:.4g}" for key, (_, value) in sorted(final_metrics(record).items())]
     return [
         f"{_outcome(record)} ({duration(elapsed(record))})",
-        f"faults: {one_line(shown, 300) or 'none'}",
+        f"faults: {one_line(shown, 300) or 'none'}{planned}",
         f"result: {verdict(record).sentence}",
         f"cost: {spent}",
         f"last: {', '.join(last[:6]) or 'no metric was recorded'}",

@@ -75,7 +75,6 @@ class DrillLog:
     def _experiment_id(self) -> str:
         """That of the name, made where there is none; of the model's; or MLflow's default."""
         if self._experiment:
-            found = self._client.get_experiment_by_name(self._experiment)
-            return str(found.experiment_id if found else self._client.create_experiment(self._experiment))
+            return find_experiment(self._client, self._experiment, None)
         told = os.environ.get("MLFLOW_EXPERIMENT_ID")
         return str(told or (self._model.experiment_id if self._model is not None else "0"))

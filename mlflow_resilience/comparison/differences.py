@@ -40,6 +40,13 @@ def _params(a: ComparedRun, b: ComparedRun) -> list[str]:
     return told[:5] + ([f"{len(told) - 5} more params differ"] if len(told) > 5 else [])
 
 
+def draws(a: ComparedRun, b: ComparedRun) -> str:
+    """That the two are different draws of the same, where they are."""
+    if a.params.get(SEED) == b.params.get(SEED):
+        return ""
+    return f"two draws of the same training: {SEED} is {_value(a, SEED)} and {_value(b, SEED)}"
+
+
 def _value(run: ComparedRun, key: str) -> str:
     return one_line(run.params.get(key, "unset"), 60)
 

@@ -20,7 +20,7 @@ from mlflow_resilience.plots.series import Columns, thinned, wants_log
 from mlflow_resilience.summary import one_line
 
 #: A run is told by its colour, and by its dashes where the colours are used up.
-COLOURS = ("#0073b3", "#d45f00", "#00805f", "#a3478c", "#8a6d00")
+COLOURS = ("#0073b3", "#d45f00", "#00805f", "#a3478c", "#8a6d00", "#5a4fcf", "#b3261e", "#5f6b76")
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1.6)))
 _MOST_PANELS = 6
 _POINTS = 5000  # in a whole figure

@@ -107,6 +107,8 @@ def _within(a: ComparedRun, b: ComparedRun, metrics: _Metrics, doubts: list[str]
         told.append("the final models even have the same digest, which is not promised here: " + "; ".join(doubts))
     elif a.changes:
         told.append(f"recovery changed both alike: {'; '.join(a.changes)}")
+    if draws := differences.draws(a, b):
+        told.append(draws)
     return f"{SAME_WITHIN_NOISE}: {'; '.join(told)}"
 
 

@@ -14,9 +14,9 @@ Verdict = Literal["continue", "stop", "leave"]
 #: Every basis that a decision can have, and what it says.
 BASES = {
     # going on
-    "first": "it is the first of its class",
+    "first": "it is the first fault of its class",
     "progress": "training has advanced since the last one",
-    "strike": "the last try got no further",
+    "strike": "training got no further after the last one",
     "no_new_process": "no supervisor is there to start a new process",  # also a stop's, where nothing else is sound
     "harmless": "training itself is not affected",
     # leaving
@@ -28,7 +28,7 @@ BASES = {
     "changes_result": "what is left would change the result, which the policy forbids",
     "no_checkpoint": "there is no checkpoint to go back to",
     "ladder_spent": "nothing that is left can help",
-    "no_progress": "what there is was tried and got no further",
+    "no_progress": "all that can be tried was tried, and training got no further",
     "budget_spent": "the class's retry budget is spent",
     "quarantine_spent": "too many records are bad",
     "ceiling": "the ceiling on failed attempts is reached",

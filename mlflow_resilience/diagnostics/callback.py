@@ -66,6 +66,7 @@ class Diagnostics(keras.callbacks.Callback):
         self._sampler: Sampler | None = None
         self._before: Any = None  # the sample of the weights before a step that is looked at, and how many were done
         self._from = 0
+        self._after: Any = None  # the sample after the last one; where the next one is looked at too, it is taken once
 
     @property
     def trace(self) -> Trace:
@@ -84,13 +85,14 @@ class Diagnostics(keras.callbacks.Callback):
     def set_state(self, state: dict[str, Any]) -> None:
         """The inverse of :meth:`get_state`."""
         self._recorder = Recorder.from_state(state)
+        self._after = None
 
     # -- Keras's calls -----------------------------------------------------------------------------------------------
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.failure = ""
         self._recorder = Recorder()
-        self._layout = self._before = None
+        self._layout = self._before = self._after = None
         self._own = outlet.active_run() if self._log and self.outlet is None else None
         self._begin()
 
@@ -101,16 +103,18 @@ class Diagnostics(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._recorder.begin_epoch(epoch)
+        self._after = None
 
     @_harmless
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._layout is None:
             self._prepare()
-        done = self._recorder.epoch_start + batch
-        if (done + self.model.steps_per_execution) // self.every > done // self.every:
-            assert self._gauge is not None and self._sampler is not None
-            self._before, self._from = self._sampler.take(), done
-            self._gauge.want(True)
+        assert self._gauge is not None and self._sampler is not None
+        done, after, self._after = self._recorder.epoch_start + batch, self._after, None
+        due = (done + self.model.steps_per_execution) // self.every > done // self.every
+        self._gauge.want(due)
+        if due:
+            self._before, self._from = self._sampler.take()[0] if after is None else after, done
 
     @_harmless
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -145,17 +149,17 @@ class Diagnostics(keras.callbacks.Callback):
     def _prepare(self) -> None:
         self._layout = layout_of(self.model)
         self._gauge = Gauge(self.model, self._layout)
-        self._sampler = Sampler(self._layout)
+        self._sampler = Sampler(self._layout, self._gauge.told)
         self._recorder.layers = self._layout.layers
 
     def _read(self, before: Any, logs: dict[str, Any]) -> None:
         assert self._gauge is not None and self._sampler is not None and self._layout is not None
-        self._gauge.want(False)
-        taken = self._gauge.take()
+        after, told = self._sampler.take()
+        taken = self._gauge.norms(told.numpy())
         if taken is None:  # the step was left out, or is only shown once more
             return
         norms, units = taken
-        after = self._sampler.take()
+        self._after = after
         recorder = self._recorder
         statistics = self._sampler.statistics(before, after, recorder.steps - self._from)
         shares = recorder.silenced(units, self._layout.units)

@@ -39,8 +39,9 @@ class Gauge:
         }
         self._due = tf.Variable(0.0, trainable=False, name="diagnostics_due")
         # A count of measurements, the sum of squares of each variable's gradient, and the gradient of each unit.
-        self._told = tf.Variable(tf.zeros(1 + count + layout.unit_count), trainable=False, name="diagnostics_told")
+        self.told = tf.Variable(tf.zeros(1 + count + layout.unit_count), trainable=False, name="diagnostics_told")
         self._seen = 0.0
+        self._wanted = False
         self._always = bool(model.jit_compile)
         self._hooked = applied(model)
         for optimizer in self._hooked:
@@ -48,12 +49,13 @@ class Gauge:
 
     def want(self, wanted: bool) -> None:
         """Whether the steps that follow are to be measured."""
-        self._due.assign(1.0 if wanted else 0.0)
+        if wanted != self._wanted:
+            self._due.assign(1.0 if wanted else 0.0)
+            self._wanted = wanted
 
-    def take(self) -> tuple[NDArray[np.float64], NDArray[np.float32]] | None:
-        """The norm of each layer's gradient and the gradient of each unit, of the last step that was measured; None
-        where none was since the last time."""
-        told = self._told.numpy()
+    def norms(self, told: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float32]] | None:
+        """The norm of each layer's gradient and the gradient of each unit, from what ``told`` holds after a step that
+        was measured; None where none was since the last time."""
         if told[0] == self._seen:
             return None
         self._seen = float(told[0])
@@ -76,7 +78,7 @@ class Gauge:
             tf.cond(self._due > 0.5, lambda: self._write(gradients, variables, replicas), lambda: tf.constant(False))
 
     def _write(self, gradients: list[Any], variables: list[Any], replicas: int) -> Any:
-        told = tf.convert_to_tensor(self._told)
+        told = tf.convert_to_tensor(self.told)
         values, places = [tf.reshape(tf.math.floormod(told[0], _WRAP) + 1.0, [1])], [0]
         for gradient, variable in zip(gradients, variables, strict=True):
             at, units = self._places.get(id(variable)), self._units.get(id(variable))
@@ -89,7 +91,7 @@ class Gauge:
                 values.append(found)
                 places.extend(range(units, units + int(variable.shape[0])))
         indices = tf.constant(places, tf.int32)[:, tf.newaxis]
-        self._told.assign(tf.tensor_scatter_nd_update(told, indices, tf.concat(values, axis=0)))
+        self.told.assign(tf.tensor_scatter_nd_update(told, indices, tf.concat(values, axis=0)))
         return tf.constant(True)
 
 

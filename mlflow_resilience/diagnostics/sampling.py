@@ -31,13 +31,14 @@ def statistics(before: ArrayLike, after: ArrayLike, counts: Sequence[int], steps
     """Mean, standard deviation and update ratio of each layer, of whose weights the samples hold ``counts``, one layer
     after the other. The update is what lies between the two samples, divided by the ``steps`` between them. NaN where
     there is a weight that is not finite."""
-    earlier, weights = (np.asarray(each).astype(np.float64) for each in (before, after))
-    if not np.isfinite(weights).all():
-        return np.full((len(counts), 3), np.nan)
+    earlier, weights = np.asarray(before), np.asarray(after)
     starts, sizes = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(int), np.asarray(counts, np.float64)
-    mean = np.add.reduceat(weights, starts) / sizes
-    squares = np.add.reduceat(np.square(weights), starts) / sizes
-    changed = np.sqrt(np.add.reduceat(np.square(weights - earlier), starts)) / max(1, steps)
-    held = np.sqrt(np.add.reduceat(np.square(earlier), starts))
+    mean = np.add.reduceat(weights, starts, dtype=np.float64) / sizes
+    if not np.isfinite(mean).all():
+        return np.full((len(counts), 3), np.nan)
+    squares = np.add.reduceat(np.square(weights, dtype=np.float64), starts) / sizes
+    difference = np.subtract(weights, earlier, dtype=np.float64)
+    changed = np.sqrt(np.add.reduceat(np.square(difference, out=difference), starts)) / max(1, steps)
+    held = np.sqrt(np.add.reduceat(np.square(earlier, dtype=np.float64), starts))
     ratio = np.divide(changed, held, out=np.full_like(changed, np.nan), where=held > 0)
     return np.stack([mean, np.sqrt(np.maximum(squares - np.square(mean), 0.0)), ratio], axis=1)

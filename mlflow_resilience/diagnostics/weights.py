@@ -18,21 +18,22 @@ from mlflow_resilience.training.state import value_of
 
 
 class Sampler:
-    """Takes samples of all layers' weights, as one vector."""
+    """Takes samples of all layers' weights, as one vector, and what ``beside`` holds: both in one call, since a call is
+    what costs."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, beside: Any) -> None:
         self._counts = [sum(sampling.count(_shape(each)) for each in layer) for layer in layout.weighed]
-        self.take = _compiled([each for layer in layout.weighed for each in layer])
+        self.take = _compiled([each for layer in layout.weighed for each in layer], beside)
 
     def statistics(self, before: Any, after: Any, steps: int) -> Floats:
         """As :func:`sampling.statistics`, of two samples."""
         return sampling.statistics(before, after, self._counts, steps)
 
 
-def _compiled(variables: list[Any]) -> Callable[[], Any]:
+def _compiled(variables: list[Any], beside: Any) -> Callable[[], tuple[Any, Any]]:
     @tf.function(autograph=False)
-    def take() -> Any:
-        return tf.concat([_sample(variable) for variable in variables], axis=0)
+    def take() -> tuple[Any, Any]:
+        return tf.concat([_sample(variable) for variable in variables], axis=0), tf.identity(beside)
 
     return take
 

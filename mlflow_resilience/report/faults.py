@@ -41,7 +41,7 @@ def row(record: JobRecord, fault: FaultRecord) -> Row:
         "exception": one_line(facts.get("exception") or "", 80),
         "message": clean(facts.get("message") or "", 500).strip(),
         "step": fault.step,
-        "epoch": (position or {}).get("epoch"),
+        "epoch": epoch + 1 if isinstance(epoch := (position or {}).get("epoch"), int) else None,
         "phase": one_line(facts.get("phase") or "", 20),
         "in_place": fault.in_place,
         "simulated": bool(facts.get("simulated")),

@@ -34,7 +34,7 @@ _OUTCOMES = ("clean", "recovered", "failed", "preempted", "running")
 _VERDICTS = {
     "identical": "Yes: identical",
     "equal within rounding": "Yes: equal within rounding",
-    "changed": "Changed",
+    "changed": "Finished, but not identical",
     "not promised": "Not promised",
     "unfinished": "Not finished yet",
     "no result": "No result",
@@ -71,6 +71,7 @@ def _values(record: JobRecord) -> dict[str, Any]:
         "outcome_class": record.outcome if record.outcome in _OUTCOMES else "failed",
         "verdict": verdict,
         "verdict_title": _VERDICTS[verdict.word],
+        "on_purpose": summary.on_purpose(record),
         "facts": view.facts(record),
         "answers": view.answers(record),
         "attempts": view.attempts(record),

@@ -60,7 +60,7 @@ def checkpoints(record: JobRecord) -> Row:
     rows = [
         {
             "step": each.get("step"),
-            "epoch": each.get("epoch"),
+            "place": _place(each),
             "attempt": each.get("attempt"),
             "bytes": each.get("bytes"),
             "stall": each.get("stall_ms"),
@@ -69,6 +69,14 @@ def checkpoints(record: JobRecord) -> Row:
         for each in newest[:10]
     ]
     return {"rows": rows, "count": len(newest)}
+
+
+def _place(checkpoint: Row) -> str:
+    """Epochs as Keras's display counts them, from 1; what is kept counts those that are done."""
+    done, within = checkpoint.get("epoch"), checkpoint.get("step_in_epoch")
+    if not isinstance(done, int):
+        return ""
+    return f"after epoch {done}" if within == 0 and done else f"in epoch {done + 1}"
 
 
 def models(record: JobRecord) -> list[Row]:

@@ -9,11 +9,11 @@ from typing import Any
 from mlflow_resilience import summary
 from mlflow_resilience.report.faults import decided, row
 from mlflow_resilience.spool.record import AttemptRecord, FaultRecord, JobRecord
+from mlflow_resilience.spool.summary import attempt_state
 from mlflow_resilience.summary import one_line
 
 MOST_ATTEMPTS = 80
 
-_CLOSED = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "preempted", None: "running"}
 #: TensorFlow's names for its own parts, which tell a user nothing.
 _INNER = re.compile(r"Graph execution error:|\{\{[^{}]*\}\}|\[\[[^\[\]]*\]\]|\[Op:[^\[\]]*\]")
 #: Where in the graph, with a stack that begins at the interpreter; what went wrong comes after it.
@@ -112,7 +112,7 @@ def attempts(record: JobRecord) -> list[Row]:
     return [
         {
             "number": attempt.number,
-            "state": _CLOSED.get(attempt.status, "failed"),
+            "state": attempt_state(attempt),
             "first": attempt.step,
             "last": attempt.last_step,
             "left": round(100 * attempt.step / whole, 2),

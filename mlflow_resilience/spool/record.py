@@ -59,6 +59,7 @@ class AttemptRecord:
     started: float = 0.0
     ended: float | None = None
     status: str | None = None
+    followed: bool = False  # whether another one came after it
     end_step: int | None = None
     points: dict[str, Series] = field(default_factory=dict)
     faults: list[FaultRecord] = field(default_factory=list)
@@ -189,7 +190,10 @@ class JobRecord:
         self.resumed = entry
 
     def _on_attempt(self, entry: Entry) -> None:
+        for before in self.attempts:
+            before.followed = True
         attempt = self.attempt(entry.get("attempt"))
+        attempt.followed = False
         attempt.step, attempt.epoch = int(entry.get("step") or 0), int(entry.get("epoch") or 0)
         attempt.settings, attempt.reason = dict(entry.get("settings") or {}), str(entry.get("reason") or "")
         attempt.pid, attempt.started = entry.get("pid"), float(entry.get("time") or 0.0)

@@ -128,6 +128,9 @@ class Projection:
     def _on_attempt(self, entry: Entry) -> list[Operation]:
         ended = [operation for number in sorted(self._open_attempts)
                  for operation in self._end_attempt(number, "FAILED", milliseconds(entry))]  # fmt: skip
+        attempts = self.record.attempts
+        if len(attempts) > 1 and attempts[-2].status == "FINISHED":  # it is known only now that it was not the last
+            ended += self._say_ended(attempts[-2])
         return ended + self._open_attempt(self.record.attempt(entry.get("attempt")), milliseconds(entry))
 
     def _open_attempt(self, attempt: AttemptRecord, started_ms: int) -> list[Operation]:
@@ -145,8 +148,13 @@ class Projection:
         self._open_attempts.discard(number)
         attempt = self.record.attempt(number)
         attempt.status = attempt.status or status
-        tags = SetTags("job", {f"resilience.attempt.{number}": attempt_line(attempt)})
-        return [tags, *self._say_differing(number), EndRun(number, status, ended_ms)]
+        return [*self._say_ended(attempt), *self._say_differing(number), EndRun(number, status, ended_ms)]
+
+    def _say_ended(self, attempt: AttemptRecord) -> list[Operation]:
+        """On the job's run, and as the description of the attempt's own."""
+        line = attempt_line(attempt)
+        job = SetTags("job", {f"resilience.attempt.{attempt.number}": line})
+        return [job, SetTags(attempt.number, {"mlflow.note.content": line})]
 
     def _on_attempt_ended(self, entry: Entry) -> list[Operation]:
         number = self.record.attempt(entry.get("attempt")).number

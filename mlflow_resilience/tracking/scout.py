@@ -159,5 +159,5 @@ class Scout:
         )  # fmt: skip
         self.append(
             "decision", attempt=attempt, number=number, verdict="stop", resumption=None, actions=[], settings={},
-            delay=0, basis="owner_gone", text="stop: nobody is left to recover",
+            delay=0, basis="owner_gone", text="stop: no process of the job is left that could go on",
         )  # fmt: skip

@@ -55,7 +55,9 @@ class Health:
                 continue
             if self.history.jumps(loss):
                 times = self.history.distance(loss)
-                text = f"the loss jumped to {loss:g} at step {sign.step}, {times:.0f} times as far out as it ever was"
+                text = (
+                    f"the loss jumped to {loss:g} at step {sign.step}, {times:.0f} times as far above its level as ever"
+                )
                 return Finding(step=sign.step, text=text, certain=False, loss=loss)
             self.history.add(loss)
         return None

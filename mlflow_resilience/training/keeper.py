@@ -182,6 +182,7 @@ class Keeper:
             attempt=request.state.meta["attempt"],
             step=written.position.global_step,
             epoch=written.position.epoch,
+            step_in_epoch=written.position.step,
             digest=written.digest,
             path=str(written.path),
             bytes=written.bytes,

@@ -103,6 +103,8 @@ def test_what_only_keeps_a_run_alive_is_no_cause() -> None:
 def test_another_seed_is_another_draw_of_the_same() -> None:
     other = run("b", 0.05, digest="x", resume_key="l", params={**run().params, "seed": "1"})
     assert judge(run(), other).word == SAME_WITHIN_NOISE
+    assert "two draws of the same training: seed is 0 and 1" in judge(run(), other).sentence
+    assert "draws" not in judge(run(), run("b", 0.05, digest="x")).sentence
 
 
 @pytest.mark.parametrize("outcome", ["failed", "preempted", "running", "killed", "unknown"])

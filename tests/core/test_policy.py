@@ -302,12 +302,12 @@ def test_one_readable_line() -> None:
     """What, where, what is done, why."""
     assert judged("device_oom", at=fault(99, exception="ResourceExhaustedError")).text == (
         "device_oom (ResourceExhaustedError) in step 100 (epoch 1): each batch in 2 micro-batches, the same step "
-        "again, because it is the first of its class"
+        "again, because it is the first fault of its class"
     )
     waiting = judged("transient_io", at=fault(99, phase="callback"), can=ALONE).text
     assert waiting == (
         "transient_io (E) after step 99 (callback): wait first, back to the last checkpoint (1.0 s), "
-        "because it is the first of its class"
+        "because it is the first fault of its class"
     )
     assert "new process from the last checkpoint" in judged("unknown", at=fault(signal=9), can=LOOP).text
     assert in_words(Fault(exception="E"), "unknown", "stop", "no_progress").startswith("unknown (E): stop")

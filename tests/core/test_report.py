@@ -251,7 +251,7 @@ def test_one_wording_for_where_and_what() -> None:
     """A fault's place is that of its judge, said once; a decision that says why needs no basis behind it."""
     record = JobRecord()
     facts = {"exception": "Divergence", "message": "the loss is nan", "position": {"global_step": 99, "epoch": 2}}
-    told = "divergence (Divergence) in step 100 (epoch 3): leave it out, because it is the first of its class"
+    told = "divergence (Divergence) in step 100 (epoch 3): leave it out, because it is the first fault of its class"
     for entry in [
         example.attempt(1, 0, 1),
         {"kind": "fault", "attempt": 1, "number": 1, "failure_class": "divergence", "fault": facts,
@@ -264,7 +264,7 @@ def test_one_wording_for_where_and_what() -> None:
     upper = page.text[: page.text.index("Training curves") if "Training curves" in page.text else None]
     assert "at step 99" not in page.text and "basis: first" not in page.text
     assert "divergence in step 100 (epoch 3)" in upper
-    assert "What was done? leave it out, because it is the first of its class" in upper
+    assert "What was done? leave it out, because it is the first fault of its class" in upper
     assert "what you can do: lower the rate" in upper
 
 

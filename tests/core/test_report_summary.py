@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from mlflow_resilience import summary
+from mlflow_resilience.report.page import render
 from mlflow_resilience.spool.record import JobRecord
-from mlflow_resilience.spool.summary import description_markdown
+from mlflow_resilience.spool.summary import attempt_line, description_markdown, on_purpose
+from mlflow_resilience.summary import summary_lines
 
 _spec = importlib.util.spec_from_file_location("example_job", Path(__file__).with_name("example_job.py"))
 assert _spec and _spec.loader
@@ -205,3 +207,46 @@ def test_the_description_says_once_whether_the_result_is_good_and_what_was_handl
     assert "Result: Recovery changed the result: learning rate halved from step 150; 1 record left out" in text
     assert text.count("learning rate halved") == 1
     assert "Handled in place: 1 (bad_data)\n\n- find and leave out the bad records, train the rest" in text
+
+
+def test_what_was_done_on_purpose_is_said() -> None:
+    """In the five lines, on the page's top and in the description: nobody takes a rehearsal for a real fault."""
+    struck = {"kind": "event", "name": "fault_on_purpose", "data": {"fault": "oom@60x2"}}
+    record = job(struck, struck, struck | {"data": {"fault": "kill@70"}})
+    assert on_purpose(record) == "oom@60x2 (2 times), kill@70"
+    assert "on purpose: oom@60x2 (2 times), kill@70" in summary_lines(record)[1]
+    assert "Faults on purpose: oom@60x2 (2 times), kill@70" in description_markdown(record)
+    assert "told to suffer" in render(record)
+    assert not on_purpose(job()) and "on purpose" not in render(job()) + "".join(summary_lines(job()))
+
+
+def test_the_description_of_a_failed_job_has_the_message_and_says_nothing_twice() -> None:
+    """The exception's own words, as code; the last decision stands in the attempt's line."""
+    told = "unknown (ValueError) in step 3 (epoch 1): stop, because trying again cannot help"
+    record = JobRecord()
+    for entry in [
+        {"kind": "attempt", "attempt": 1},
+        {
+            "kind": "fault",
+            "attempt": 1,
+            "number": 1,
+            "fault": {"exception": "ValueError", "message": "a `b`\nis wrong"},
+        },
+        {"kind": "decision", "attempt": 1, "number": 1, "verdict": "stop", "text": told, "basis": "stop_class"},
+        {"kind": "job_ended", "outcome": "failed", "text": told},
+    ]:
+        record.add(entry)
+    text = description_markdown(record)
+    assert "`ValueError: a 'b' is wrong`" in text and text.count("trying again cannot help") == 1
+
+
+def test_an_attempt_that_went_on_as_the_next_one_did_not_finish() -> None:
+    """Other settings without a fault end an attempt; the last one alone has finished."""
+    record = JobRecord()
+    for number in (1, 2):
+        record.add({"kind": "attempt", "attempt": number, "step": 4 * number - 4})
+        record.add({"kind": "attempt_ended", "attempt": number, "status": "FINISHED", "step": 4 * number})
+    assert [attempt_line(each) for each in record.attempts] == [
+        "continued, from step 0 to step 4",
+        "finished, from step 4 to step 8",
+    ]

@@ -141,7 +141,7 @@ def test_lines() -> None:
     )
     first, second = record.attempts
     line = attempt_line(first)
-    assert line.startswith("host_oom (ResourceExhaustedError) at step 100, epoch 2 in step; train in 2 micro-batches")
+    assert line.startswith("host_oom (ResourceExhaustedError) at step 100, epoch 3 in step; train in 2 micro-batches")
     assert "basis: first_of_class" in line
     assert attempt_line(second) == "finished, from step 0 to step 120"
     assert second.times == {"productive": 4.5}
@@ -168,9 +168,7 @@ def test_read(tmp_path: Path) -> None:
 
 def test_a_fault_is_placed_in_the_words_of_its_decision() -> None:
     record = JobRecord()
-    text = (
-        "unknown (RuntimeError) in step 60 (epoch 2): back to the last checkpoint, because it is the first of its class"
-    )
+    text = "unknown (RuntimeError) in step 60 (epoch 2): back to the last checkpoint, because it is the first fault of its class"
     fault = {"exception": "RuntimeError", "position": {"global_step": 59, "epoch": 1}, "phase": "step"}
     record.add({"kind": "attempt", "attempt": 1, "step": 0})
     where = "in step 60 (epoch 2)"
