@@ -74,6 +74,8 @@ class DrillLog:
 
     def _experiment_id(self) -> str:
         """That of the name, made where there is none; of the model's; or MLflow's default."""
+        from mlflow_resilience.tracking.runs import find_experiment
+
         if self._experiment:
             return find_experiment(self._client, self._experiment, None)
         told = os.environ.get("MLFLOW_EXPERIMENT_ID")

@@ -168,7 +168,8 @@ def test_read(tmp_path: Path) -> None:
 
 def test_a_fault_is_placed_in_the_words_of_its_decision() -> None:
     record = JobRecord()
-    text = "unknown (RuntimeError) in step 60 (epoch 2): back to the last checkpoint, because it is the first fault of its class"
+    why = "because it is the first fault of its class"
+    text = f"unknown (RuntimeError) in step 60 (epoch 2): back to the last checkpoint, {why}"
     fault = {"exception": "RuntimeError", "position": {"global_step": 59, "epoch": 1}, "phase": "step"}
     record.add({"kind": "attempt", "attempt": 1, "step": 0})
     where = "in step 60 (epoch 2)"
