@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,18 +46,23 @@ class Notes:
             self._journal.append("event", name=name, attempt=0, step=0, text=text, data={})
 
 
-def set_device(parameters: Parameters, notes: Notes | None = None, *, grow: bool = False) -> None:
-    """Before TensorFlow computes anything. ``grow``: recovery has decided that the GPU's memory is taken as needed."""
+def set_device(
+    parameters: Parameters, notes: Notes | None = None, *, grow: bool = False
+) -> Callable[[], AbstractContextManager[Any]]:
+    """Before TensorFlow computes anything; gives the scope that the model is to be made in. ``grow``: recovery has
+    decided that the GPU's memory is taken as needed."""
     import tensorflow as tf
 
-    from mlflow_resilience.device import applying
+    from mlflow_resilience.device import applying, spreading
 
     asked = parameters.on_device()
     if grow and asked.memory_limit is None and tf.config.list_physical_devices("GPU"):
         asked = replace(asked, memory_growth=True)
     told = applying.apply(asked) if asked != DeviceSettings() else []
+    spread, more = spreading.strategy(parameters.devices) if parameters.devices != "1" else (None, [])
     if notes is not None:
-        notes.device(told)
+        notes.device([*told, *more])
+    return nullcontext if spread is None else spread.scope
 
 
 def treat(model: keras.Model, call: dict[str, Any], parameters: Parameters, notes: Notes | None = None) -> Treated:

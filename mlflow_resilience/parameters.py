@@ -54,6 +54,7 @@ class Parameters:
     augment: str = "none"
     precision: str = "none"
     device: str = "none"
+    devices: str = "1"
     diagnostics: str = "off"
     compress: str = "none"
     engine: str = "local"
@@ -71,6 +72,7 @@ class Parameters:
         made = cls(**values)
         made.remedies()  # some exclude each other
         made._check_engine()
+        made._check_devices()
         return made
 
     @classmethod
@@ -89,8 +91,14 @@ class Parameters:
             raise UsageError(f"batch_size={self.batch_size} is that of all num_workers={self.num_workers} together")
         if self.engine == "ray" and self.warm_spare:
             raise UsageError("warm_spare=true: engine=ray has no spare; leave one of them out")
+        if self.engine == "ray" and self.devices != "1":
+            raise UsageError(f"devices={self.devices}: with engine=ray each worker has one; leave one of them out")
         if self.engine == "ray" and self.compress != "none":
             raise UsageError(f"compress={self.compress}: engine=ray trains only; leave one of them out")
+
+    def _check_devices(self) -> None:
+        if self.devices not in ("auto", "1") and self.batch_size < int(self.devices):
+            raise UsageError(f"batch_size={self.batch_size} is that of all devices={self.devices} together")
 
     def rules(self) -> Policy:
         """What recovery may do."""
@@ -221,6 +229,10 @@ def _device(text: str) -> str:
     return text
 
 
+def _devices(text: str) -> str:
+    return text if text == "auto" else str(_at_least(1)(text))
+
+
 def _diagnostics(text: str) -> str:
     return "off" if text in ("off", "none") else str(_at_least(1)(text))
 
@@ -262,6 +274,7 @@ _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     **{name: (_remedy(name), "none, or what the reference says of it,") for name in REMEDIES},
     "precision": (_precision, "none, mixed_bfloat16 or mixed_float16"),
     "device": (_device, "none, or e.g. memory_growth,threads:4,"),
+    "devices": (_devices, "auto, or a whole number, 1 or more,"),
     "diagnostics": (_diagnostics, "off, or a number of steps, 1 or more,"),
     "compress": (_compress, "none, or e.g. prune:0.5,int8,"),
     "engine": (_engine, "local or ray"),

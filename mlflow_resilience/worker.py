@@ -124,7 +124,7 @@ def _make(job: Job, parameters: Parameters, together: Together | None) -> dict[s
     import keras
 
     notes = equipping.Notes(job)
-    equipping.set_device(parameters, notes, grow=job.log().settings.memory_growth)
+    scope = equipping.set_device(parameters, notes, grow=job.log().settings.memory_growth)
     if together is not None:
         together.connect()
     loaded = recipe.load(parameters.recipe)
@@ -132,14 +132,16 @@ def _make(job: Job, parameters: Parameters, together: Together | None) -> dict[s
     keras.utils.set_random_seed(parameters.seed)
     data = loaded.load_data(params)
     loaded.check_data(data)
-    model = loaded.build_model(params)
+    with scope():
+        model = loaded.build_model(params)
     loaded.check_model(model)
     callbacks = loaded.callbacks(params) if loaded.callbacks is not None else []
     train, validation = data
     call: dict[str, Any] = {"epochs": parameters.epochs, "verbose": 0, **_training(train, parameters)}
     if validation is not None:
         call.update(validation_data=validation)
-    treated = equipping.treat(model, call, parameters, notes)
+    with scope():
+        treated = equipping.treat(model, call, parameters, notes)
     call["callbacks"] = [*callbacks, *treated.callbacks]
     if together is not None:
         together.attach(treated.model)

@@ -38,6 +38,7 @@ _COUNT, _SOME = click.IntRange(min=0), click.IntRange(min=1)
 @click.option("--batch-size", help="As `train` has it.")
 @click.option("--learning-rate", help="As `train` has it.")
 @click.option("--training-seed", help="The --seed of `train`.")
+@click.option("--devices", help="As `train` has it.")
 @click.option("--checkpoint-every", default="", help="As `train` has it.  [default: a third of an epoch]")
 @click.option(
     "--hang-seconds", type=click.FloatRange(min=1), default=HANG_SECONDS, show_default=True, help="As `train` has it."
@@ -80,7 +81,7 @@ def command(
 
 def _settings(recipe: str, given: dict[str, Any]) -> Settings:
     """Checked before anything starts. Raises UsageError."""
-    names = {"batch_size": "batch_size", "learning_rate": "learning_rate", "training_seed": "seed"}
+    names = {name: name for name in ("batch_size", "learning_rate", "devices")} | {"training_seed": "seed"}
     params = {name: str(given[option]) for option, name in names.items() if given[option] is not None}
     Parameters.from_text(params)
     recipes.check(recipe)

@@ -63,6 +63,7 @@ def _parameter(name: str, text: str) -> Callable[[F], F]:
 @_parameter("augment", "Of pictures while training: flip[:both], rotate:0.1, zoom:0.1, shift:0.1, noise:0.05.")
 @_parameter("precision", "none, mixed_bfloat16 or mixed_float16.")
 @_parameter("device", "memory_growth, memory_limit:4GB, threads:4[:2], deterministic, xla.")
+@_parameter("devices", "Each with its part of every batch: auto for all GPUs, or their number.")
 @_parameter("diagnostics", "Look at gradients, weights and the curve every so many steps: off, or e.g. 50.")
 @_parameter("engine", "local: this process's machine; ray: num_workers processes that Ray starts.")
 @_parameter("num_workers", "So many processes, each with its part of every batch (engine=ray).")

@@ -21,6 +21,7 @@ from mlflow_resilience.diagnostics.trace import Trace
 from mlflow_resilience.diagnostics.verdict import Verdict
 from mlflow_resilience.diagnostics.weights import Sampler
 from mlflow_resilience.errors import UsageError
+from mlflow_resilience.training import learning_rate
 
 
 def _harmless(method: Callable[..., None]) -> Callable[..., None]:
@@ -149,12 +150,13 @@ class Diagnostics(keras.callbacks.Callback):
     def _prepare(self) -> None:
         self._layout = layout_of(self.model)
         self._gauge = Gauge(self.model, self._layout)
-        self._sampler = Sampler(self._layout, self._gauge.told)
+        rate = learning_rate.variable(self.model)
+        self._sampler = Sampler(self._layout, self._gauge.told, *([] if rate is None else [rate]))
         self._recorder.layers = self._layout.layers
 
     def _read(self, before: Any, logs: dict[str, Any]) -> None:
         assert self._gauge is not None and self._sampler is not None and self._layout is not None
-        after, told = self._sampler.take()
+        after, (told, *rates) = self._sampler.take()
         taken = self._gauge.norms(told.numpy())
         if taken is None:  # the step was left out, or is only shown once more
             return
@@ -165,7 +167,8 @@ class Diagnostics(keras.callbacks.Callback):
         shares = recorder.silenced(units, self._layout.units)
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as it is in the graph
             values = np.concatenate([norms[:, np.newaxis], statistics, shares], axis=1).astype(np.float32)
-        recorder.add(self._loss(_number(logs, "loss")), self._rate(), values)
+        rate = float(rates[0]) if rates else self._rate()
+        recorder.add(self._loss(_number(logs, "loss")), rate, values)
         if self._to is not None:
             self._to.points(recorder.steps, metrics(recorder.last()))
 

@@ -46,11 +46,14 @@ class Recorder:
             self.silence = np.zeros(len(units), np.int32)
         quiet = units == 0
         if not quiet.all():  # a step without any gradient tells nothing of a single unit
-            self.silence = np.where(quiet, self.silence + 1, 0).astype(np.int32)
+            self.silence += 1
+            self.silence *= quiet
         dead = self.silence >= READINGS_OF_SILENCE
-        shares = [(np.nan, np.nan) if at is None else (quiet[slice(*at)].mean(), dead[slice(*at)].mean())
-                  for at in offsets]  # fmt: skip
-        return np.array(shares, np.float32).reshape(len(offsets), 2)
+        shares = np.full((len(offsets), 2), np.nan, np.float32)
+        for row, at in zip(shares, offsets, strict=True):
+            if at is not None:
+                row[:] = [np.count_nonzero(each[slice(*at)]) / (at[1] - at[0]) for each in (quiet, dead)]
+        return shares
 
     def add(self, loss: float, rate: float, values: NDArray[np.float32]) -> None:
         """One reading, of the step that was done last."""

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from mlflow_resilience.diagnostics.trace import Floats
 
-#: Weights of a variable that are looked at, evenly spread: the standard deviation comes out within 1 %.
-SAMPLE = 16_384
+#: Weights of a variable that are looked at, evenly spread: of normal ones the standard deviation comes out with an
+#: error of 1.1 % (one sigma, 1 over the root of twice as many), against thresholds that are powers of ten.
+SAMPLE = 4096
 
 
 def stride(shape: tuple[int, ...]) -> int:

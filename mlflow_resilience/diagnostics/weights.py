@@ -18,10 +18,10 @@ from mlflow_resilience.training.state import value_of
 
 
 class Sampler:
-    """Takes samples of all layers' weights, as one vector, and what ``beside`` holds: both in one call, since a call is
-    what costs."""
+    """Takes samples of all layers' weights, as one vector, and the values of other variables: all in one call, since a
+    call is what costs."""
 
-    def __init__(self, layout: Layout, beside: Any) -> None:
+    def __init__(self, layout: Layout, *beside: Any) -> None:
         self._counts = [sum(sampling.count(_shape(each)) for each in layer) for layer in layout.weighed]
         self.take = _compiled([each for layer in layout.weighed for each in layer], beside)
 
@@ -30,10 +30,11 @@ class Sampler:
         return sampling.statistics(before, after, self._counts, steps)
 
 
-def _compiled(variables: list[Any], beside: Any) -> Callable[[], tuple[Any, Any]]:
+def _compiled(variables: list[Any], beside: tuple[Any, ...]) -> Callable[[], tuple[Any, list[Any]]]:
     @tf.function(autograph=False)
-    def take() -> tuple[Any, Any]:
-        return tf.concat([_sample(variable) for variable in variables], axis=0), tf.identity(beside)
+    def take() -> tuple[Any, list[Any]]:
+        sample = tf.concat([_sample(variable) for variable in variables], axis=0)
+        return sample, [tf.identity(value_of(each)) for each in beside]
 
     return take
 

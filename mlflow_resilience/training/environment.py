@@ -20,7 +20,9 @@ _COMPARED = {
     "op_determinism": "op determinism",
     "gpus": "GPUs",
     "gpu_driver": "GPU driver",
+    "replicas": "replicas, each with its part of every batch",
 }
+_UNSAID = {"replicas": 1}
 
 
 def facts(environment: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def facts(environment: dict[str, Any]) -> dict[str, Any]:
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """``what: before -> now`` for all that is not the same."""
     return [
-        f"{called}: {before.get(name, 'none')} -> {now.get(name, 'none')}"
+        f"{called}: {before.get(name, _UNSAID.get(name, 'none'))} -> {now.get(name, _UNSAID.get(name, 'none'))}"
         for name, called in _COMPARED.items()
-        if before.get(name) != now.get(name)
+        if before.get(name, _UNSAID.get(name)) != now.get(name, _UNSAID.get(name))
     ]

@@ -39,6 +39,12 @@ def given(model: keras.Model) -> list[float | None]:
     return [None if _is_schedule(holder._learning_rate) else _value(holder) for holder in _holders(model)]
 
 
+def variable(model: keras.Model) -> Any | None:
+    """The compiled optimiser's rate where it is a variable; None where it follows a schedule."""
+    rate = next((holder._learning_rate for holder in _holders(model)), None)
+    return None if _is_schedule(rate) else rate
+
+
 def carry_over(model: keras.Model, before: list[float | None], now: list[float | None]) -> None:
     """The script gives other rates than it gave when the state began: they hold, times what training did since."""
     for holder, old, new in zip(_holders(model), before, now, strict=False):

@@ -8,6 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 
+def count(model: Any) -> int:
+    """How many replicas a model has."""
+    strategy = model._distribute_strategy
+    return 1 if strategy is None else int(strategy.num_replicas_in_sync)
+
+
 def parts(batch: Any) -> list[Any]:
     """What each replica is given; a batch that is not spread is its own only part."""
     spread = next((each for each in tf.nest.flatten(batch) if isinstance(each, tf.distribute.DistributedValues)), None)

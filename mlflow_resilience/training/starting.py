@@ -15,6 +15,7 @@ from mlflow_resilience.training import (
     preflight,
     pristine,
     randomness,
+    replicas,
     state,
 )
 from mlflow_resilience.training.callback_state import CallbackStates
@@ -56,7 +57,7 @@ class Starting:
         plan = self._plan
         whole = build.build(plan.model, build.element_spec(plan.training))
         plan.origin = {**plan.origin, "python": randomness.capture()["python"]}
-        plan.environment = environment.facts(self._ports.environment)
+        plan.environment = environment.facts({**self._ports.environment, "replicas": replicas.count(plan.model)})
         plan.rates = learning_rate.given(plan.model)
         preflight.say(plan, self._ports.journal)
         self.resume = self._ports.find_resume()

@@ -17,6 +17,9 @@ from mlflow_resilience.errors import CheckpointError
 #: replica of a model has its own of, the first groups hold the first replica's (or the sum), the last ones every one's.
 GROUPS = ("model", "optimizer", "metrics", "untracked", "replicas", "replica_metrics")
 
+#: What each replica has of its own: left aside where there are more of them now, or fewer.
+OF_REPLICAS = ("replicas", "replica_metrics")
+
 #: The groups that outlive an epoch.
 LASTING = ("model", "optimizer", "untracked", "replicas")
 
@@ -113,7 +116,8 @@ def restore(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str] =
     """Give the model's variables the values of a snapshot or a checkpoint.
 
     Everything is checked before the first value is assigned. Raises CheckpointError naming the first tensors that
-    differ when the checkpoint belongs to another architecture.
+    differ when the checkpoint belongs to another architecture. On another number of replicas than it was taken on, all
+    of them get what the first one had.
     """
     for variable, value in _matched(model, tensors, groups):
         variable.assign(value)
@@ -130,6 +134,8 @@ def _matched(model: keras.Model, tensors: dict[str, Any], groups: Sequence[str])
         stored = sorted((name for name in tensors if name.startswith(f"{group}/")), key=_number)
         present = variables(model, group)
         if len(stored) != len(present):
+            if group in OF_REPLICAS:
+                continue
             differences.append(f"{group}: {len(stored)} tensors in the checkpoint, {len(present)} in the model")
         for name, variable in zip(stored, present, strict=False):
             differences.extend(_difference(variable, tensors[name]))

@@ -64,6 +64,7 @@ def events(folder: Path, name: str) -> list[dict[str, Any]]:
         pytest.param("sequential.py", "kill@37", marks=pytest.mark.full),
         ("functional.py", "kill@33"),
         pytest.param("subclassed.py", "kill@47", marks=pytest.mark.full),
+        pytest.param("mirrored.py", "kill@33", marks=pytest.mark.full),
     ],
 )
 def test_a_kill_in_mid_epoch_leaves_no_trace(tmp_path: Path, script: str, fault: str) -> None:

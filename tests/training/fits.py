@@ -83,10 +83,10 @@ def without_running_ahead() -> Any:
     return mock.patch.object(Saver, "save", and_wait)
 
 
-def resumed_incompletely(folder: Path, pipeline: str, killed: str) -> dict[str, Any]:
-    """The rest of the training that was killed, from the whole state and with each piece of it left out in turn."""
+def resumed_incompletely(folder: Path, pipeline: str, killed: str, pieces: list[str]) -> dict[str, Any]:
+    """The rest of the training that was killed, from the whole state and with each of these left out in turn."""
     told = {}
-    for piece in (None, *omissions.OMISSIONS):
+    for piece in (None, *pieces):
         copy = folder / (piece or "whole").replace(" ", "-")
         shutil.copytree(killed, copy)
         with omissions.OMISSIONS[piece]() if piece else contextlib.nullcontext():

@@ -1,13 +1,9 @@
-"""What tracking costs the training, with a server that hangs and at a thousand metrics a second; started by
-scripts/bench."""
+"""What tracking costs the training, with a server that hangs and at a thousand metrics a second."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
-import random
 import signal
 import socket
 import sqlite3
@@ -21,12 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from intervals import interval
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "benchmarks"
 WARM = 60  # steps that are not measured: tracing, and the sender's start beside them
 RATE, METRICS = 1000, 10  # metrics a second; metrics a step
 
@@ -142,7 +138,7 @@ def measure_hung(pairs: int, steps: int) -> dict[str, Any]:
             ratios.append(seconds[hung.uri] / seconds[well.uri])
             print(f"pair {pair + 1}: {ratios[-1]:.3f}", flush=True)
             healthy.append(seconds[well.uri])
-    low, high = _interval(ratios)
+    low, high = interval(ratios)
     return {
         "pairs": pairs,
         "steps": steps,
@@ -151,13 +147,6 @@ def measure_hung(pairs: int, steps: int) -> dict[str, Any]:
         "interval": [round(low, 4), round(high, 4)],
         "ratios": [round(ratio, 4) for ratio in ratios],
     }
-
-
-def _interval(values: list[float]) -> tuple[float, float]:
-    """95 % of the medians of samples drawn from the values."""
-    drawn = random.Random(0)
-    medians = sorted(statistics.median(drawn.choices(values, k=len(values))) for _ in range(4000))
-    return medians[100], medians[-101]
 
 
 # -- a thousand metrics a second ---------------------------------------------------------------------------------------
@@ -232,14 +221,15 @@ def _stored(database: Path, run_id: str) -> tuple[int, int]:
     return int(points), int(points - different)
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+def measure(quick: bool) -> dict[str, Any]:
+    rate = measure_rate(5 if quick else 60)
+    return {"rate": rate, "hung": measure_hung(1 if quick else 10, 100 if quick else 1000)}
 
 
 def page(told: dict[str, Any]) -> list[str]:
     hung, rate = told["hung"], told["rate"]
     low, high = hung["interval"]
-    facts, append = told["machine"], rate["append_us"]
-    versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    append = rate["append_us"]
     return [
         "## What tracking costs",
         "",
@@ -253,32 +243,4 @@ def page(told: dict[str, Any]) -> list[str]:
         f"{rate['drained_after_seconds']} s after the end the server had {rate['stored']:,} of {rate['metrics']:,} "
         f"points, {rate['stored_twice']} of them twice.",
         "",
-        f"Machine: {facts.get('cpu')}, {facts.get('usable_cores')} cores, load {facts.get('load')} at the start; "
-        f"{versions}.",
-        "",
     ]
-
-
-def machine() -> dict[str, Any]:
-    from mlflow_resilience import telemetry
-
-    facts = telemetry.environment()
-    keys = ("cpu", "usable_cores", "python", "versions", "gpus")
-    return {**{key: facts[key] for key in keys if key in facts}, "load": round(os.getloadavg()[0], 2)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("tracking",))
-    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
-    quick = parser.parse_args().quick
-    told: dict[str, Any] = {"format": 1, "machine": machine()}
-    told["rate"] = measure_rate(5 if quick else 60)
-    print(json.dumps(told["rate"]), flush=True)
-    told["hung"] = measure_hung(1 if quick else 10, 100 if quick else 1000)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "tracking.json").write_text(json.dumps(told, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
