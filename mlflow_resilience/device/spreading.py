@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +38,7 @@ def _on_gpus(gpus: list[Any], wanted: int) -> tuple[tf.distribute.Strategy, list
 def _on_processor(wanted: int) -> tuple[tf.distribute.Strategy, list[Told]]:
     (processor, *_) = tf.config.list_physical_devices("CPU")
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: then it has as many as it has
+        _give_threads(wanted)
         tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * wanted)
     names = [device.name for device in tf.config.list_logical_devices("CPU")[:wanted]]
     if len(names) < wanted:
@@ -44,3 +46,10 @@ def _on_processor(wanted: int) -> tuple[tf.distribute.Strategy, list[Told]]:
     # Collectives between devices of one processor wait for one another's threads, and may stand still for long.
     spread = tf.distribute.MirroredStrategy(names, cross_device_ops=tf.distribute.ReductionToOneDevice())
     return spread, [Told("devices", True, f"trained on {wanted} devices that share the processor: there is no GPU")]
+
+
+def _give_threads(wanted: int) -> None:
+    """Each device waits in a thread of its own for its part of a batch; one more has to make the batch."""
+    threading = tf.config.threading
+    if not threading.get_inter_op_parallelism_threads() and (os.cpu_count() or 1) < 2 * wanted:
+        threading.set_inter_op_parallelism_threads(2 * wanted)

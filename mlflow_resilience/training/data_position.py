@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from mlflow_resilience.training.anchor import Anchor
+from mlflow_resilience.training.replicas import parts
 
 #: Of which iterator a batch was, the how manieth (from 0), and its digest: what is found again can be compared.
 Mark = dict[str, Any]
@@ -44,9 +45,14 @@ def is_marked(mark: Mark, batch: Any) -> bool:
 
 
 def _digest(batch: Any) -> str:
+    """The same however many replicas the batch is spread over."""
     total = hashlib.sha256()
-    for tensor in tf.nest.flatten(batch, expand_composites=True):
-        array = np.asarray(tensor)
+    for tensors in zip(*(tf.nest.flatten(part, expand_composites=True) for part in parts(batch)), strict=True):
+        array = _joined([np.asarray(tensor) for tensor in tensors])
         total.update(repr((array.shape, array.dtype.str)).encode())
         total.update(array.reshape(-1)[:_LOOKED_AT].tobytes())
     return total.hexdigest()
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays) if len(arrays) > 1 and arrays[0].ndim else arrays[0]

@@ -66,7 +66,7 @@ import os, sys, time
 from mlflow_resilience.spool.codec import Reader
 from pathlib import Path
 reader, parent = Reader(Path(sys.argv[1], "journal")), os.getppid()
-while not any(entry["kind"] == "job_ended" for entry, _ in reader.poll()) and os.getppid() == parent:
+while not any(entry["kind"] == "job_ended" for entry, _ in reader.poll()) and os.getppid() == parent != 1:
     time.sleep(0.05)
 """
 
