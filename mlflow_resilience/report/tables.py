@@ -11,6 +11,7 @@ from mlflow_resilience.spool.restarts import PARTS
 from mlflow_resilience.summary import clean, one_line
 
 _MOST_RESTARTS = 40
+_CALLED = {"restore": "restore, first batch", "trace": "first step"}  # parts of which the word does not say it all
 Row = dict[str, Any]
 
 
@@ -51,7 +52,7 @@ def restarts(record: JobRecord) -> Row:
         }
         for each in shown[-_MOST_RESTARTS:]
     ]
-    return {"parts": parts, "rows": rows, "left_out": max(0, len(shown) - _MOST_RESTARTS)}
+    return {"parts": [_CALLED.get(part, part) for part in parts], "rows": rows, "left_out": max(0, len(shown) - _MOST_RESTARTS)}
 
 
 def checkpoints(record: JobRecord) -> Row:

@@ -103,11 +103,11 @@ def train(way: str) -> None:
 
 
 def _with_mlflow(model: keras.Model, data: tf.data.Dataset) -> None:
-    """Autologging's checkpoints, the newest of which is loaded where there is one; as its documentation has it."""
+    """MLflow's callbacks, and its newest checkpoint where there is one; as its documentation has it."""
     import mlflow
+    from mlflow.tensorflow import MlflowCallback, MlflowModelCheckpointCallback
 
     mlflow.set_tracking_uri("sqlite:///mlflow.db")
-    mlflow.tensorflow.autolog(checkpoint=True, checkpoint_save_best_only=False, log_models=False)
     before, begun = Path("run"), 0
     if before.exists():
         run_id = before.read_text()
@@ -118,7 +118,9 @@ def _with_mlflow(model: keras.Model, data: tf.data.Dataset) -> None:
     with mlflow.start_run() as run:
         if not begun:
             before.write_text(run.info.run_id)
-        model.fit(data, epochs=EPOCHS, initial_epoch=begun, verbose=0, callbacks=callbacks({}))
+        kept = MlflowModelCheckpointCallback(monitor="loss", mode="min", save_best_only=False, save_freq="epoch")
+        more = [MlflowCallback(run), kept]
+        model.fit(data, epochs=EPOCHS, initial_epoch=begun, verbose=0, callbacks=[*more, *callbacks({})])
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ WAYS: dict[str, tuple[list[str], bool]] = {
     "`while True: fit`": ([*PEER, "bare"], False),
     "BackupAndRestore, each epoch": ([*PEER, "backup_epoch"], False),
     "BackupAndRestore, every 10 steps": ([*PEER, "backup_steps"], False),
-    "MLflow autolog with checkpoints, each epoch": ([*PEER, "mlflow"], False),
+    "MLflow's checkpoint callback, each epoch": ([*PEER, "mlflow"], False),
     "mlflow-resilience, every 10 steps": ([*OURS, "10steps"], True),
     "mlflow-resilience, with a warm spare": ([*OURS, "10steps", "--warm-spare", "true"], True),
 }
