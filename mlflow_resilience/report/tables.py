@@ -52,7 +52,8 @@ def restarts(record: JobRecord) -> Row:
         }
         for each in shown[-_MOST_RESTARTS:]
     ]
-    return {"parts": [_CALLED.get(part, part) for part in parts], "rows": rows, "left_out": max(0, len(shown) - _MOST_RESTARTS)}
+    called = [_CALLED.get(part, part) for part in parts]
+    return {"parts": called, "rows": rows, "left_out": max(0, len(shown) - _MOST_RESTARTS)}
 
 
 def checkpoints(record: JobRecord) -> Row:
