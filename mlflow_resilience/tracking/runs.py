@@ -16,8 +16,6 @@ from mlflow_resilience.tracking.state import SenderState
 
 LOCAL_ID = "resilience.local_id"
 CLOCKED = "memory/"
-#: MLflow's pages show an experiment without a kind as one of agents and prompts, whose runs they count as traces.
-MODEL_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 MISSING = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
@@ -35,7 +33,7 @@ def find_experiment(client: MlflowClient, name: str | None, experiment_id: str |
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
-            return str(client.create_experiment(name, tags=MODEL_TRAINING))
+            return str(client.create_experiment(name))
         except MlflowException as error:
             found = client.get_experiment_by_name(name)  # another process was faster
             if found is None:

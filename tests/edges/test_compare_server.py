@@ -133,13 +133,6 @@ def page(browser: Any) -> Iterator[Any]:
     assert dialogs == [], "a text of the job's was run"
 
 
-def test_the_experiment_opens_on_its_runs(page: Any, told: Any) -> None:
-    """An experiment that a job made is one of model training, and not of agents and prompts."""
-    server, experiment, _ = told
-    page.goto(f"{server}/#/experiments/{experiment}")
-    page.get_by_text("the failed one").wait_for()
-
-
 def test_outcome_and_failure_classes_are_columns_of_the_run_list(page: Any, told: Any) -> None:
     server, experiment, _ = told
     page.goto(f"{server}/#/experiments/{experiment}/runs")
