@@ -47,19 +47,30 @@ def say(plan: Plan, journal: Journal) -> None:
 
 def say_of_resume(plan: Plan, meta: dict[str, Any], journal: Journal) -> None:
     """Write down why training that goes on from the state ``meta`` may differ from one never disturbed."""
-    lines = differences(meta.get("environment") or {}, plan.environment)
+    say_of_place(plan, meta, journal)
+    lines = []
     if meta["origin"] != plan.origin:
         lines.append("the random state before fit is another one; does the script set its seed?")
     names = unstorable(plan.callbacks)
     if names:
         lines.append(f"{', '.join(names)} could not be stored")
     step = meta["position"]["global_step"]
-    for line in lines:
-        journal.append("semantic_change", step=step, text=f"may differ from step {step} on: {line}")
+    _may_differ(lines, step, journal)
     for old, new in zip(meta.get("rates", []), plan.rates, strict=False):
         if old != new:
             text = f"learning rate {old:g} -> {new:g} from step {step + 1}, by the caller"
             journal.append("semantic_change", step=step + 1, text=text)
+
+
+def say_of_place(plan: Plan, meta: dict[str, Any], journal: Journal) -> None:
+    """Write down what of machine, versions and devices is not as it was when the state ``meta`` was taken."""
+    lines = differences(meta.get("environment") or {}, plan.environment)
+    _may_differ(lines, meta["position"]["global_step"], journal)
+
+
+def _may_differ(lines: list[str], step: int, journal: Journal) -> None:
+    for line in lines:
+        journal.append("semantic_change", step=step, text=f"may differ from step {step} on: {line}")
 
 
 def _outlives_epochs(plan: Plan) -> bool:

@@ -88,6 +88,9 @@ class Starting:
         self._renew_data(self._plan.first_step if found is None else int(found.meta["position"]["global_step"]))
         if found is not None:
             self.resume = found
+            # An earlier process's, from before the one that this one went on with: what was said then is undone.
+            if self._plan.environment:  # else nothing was ever begun in this process, and all is said when it is
+                preflight.say_of_place(self._plan, found.meta, self._ports.journal)
             return
         self.resume = None
         if self._initial is None:
